@@ -1,4 +1,4 @@
-"""What `/metrics` says: a node's counters, queues and states, read when somebody asks and not before.
+"""The content of `/metrics`: a node's counters, queues and states, read when somebody asks and not before.
 
 `FAMILIES` is the whole list, and docs/operations/metrics.md repeats it. Nothing is labelled with what a caller or a
 device gives: labels are profiles, outcomes, names that stand in our code, and the first names of queues.
@@ -147,7 +147,7 @@ def _wants_openmetrics(accept: str) -> bool:
 
 
 class NodeMetrics(Collector):
-    """What a node counts and measures, with its queues and states, as metric families."""
+    """The counters and measures of a node, with its queues and states, as metric families."""
 
     def __init__(
         self,

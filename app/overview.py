@@ -1,4 +1,4 @@
-"""What `GET /v1/overview` shows: this node asks the others at most every two seconds, whoever wants to know."""
+"""The content of `GET /v1/overview`: this node asks the others at most every two seconds, whoever wants to know."""
 
 from __future__ import annotations
 
@@ -91,6 +91,7 @@ class Overviews:
         glance: Callable[[], Awaitable[NodeGlance]],
         clock: Clock,
     ) -> None:
+        self.kept_seconds = KEPT_SECONDS
         self._peers = peers
         self._explainer = explainer
         self._store = store
@@ -107,7 +108,7 @@ class Overviews:
     async def read(self) -> ClusterGlance:
         """The overview, two seconds old at most. It is there in any case, and says what it lacks."""
         async with self._turn:
-            if self._latest is None or self._clock.monotonic() - self._made_at >= KEPT_SECONDS:
+            if self._latest is None or self._clock.monotonic() - self._made_at >= self.kept_seconds:
                 self._latest = await self._make()
                 self._made_at = self._clock.monotonic()
             return self._latest
@@ -133,7 +134,7 @@ class Overviews:
         )
 
     async def _explained(self, latest: Sequence[Failure], now: int) -> Sequence[JudgedFailure]:
-        """With the verdicts that could be reached in time; the others follow in the next overview."""
+        """The failures with the verdicts that could be reached in time; the others follow in the next overview."""
         judged = {one.command_id: self._judged[one.command_id] for one in latest if one.command_id in self._judged}
         wanted = [one for one in latest if one.command_id not in judged]
         commands: Sequence[Command | None] = ()

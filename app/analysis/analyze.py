@@ -103,7 +103,7 @@ def _compact(
     new = [date for date in dates if date not in there or not listing.is_of(there[date])]
     if days := plans(lake, listing, new, progress):
         size = sum(listing.by_date[date][path].size for date, one in days.items() for path in one.read)
-        compact(session(size), lake, listing, days, progress)
+        compact(session(size), lake, listing, days, progress, options.days_at_once)
 
 
 def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOptions, progress: Progress) -> None:
@@ -115,4 +115,4 @@ def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOption
     there = {} if options.again else lake.days(ROLLUP, source)
     if new := [date for date, run in runs.items() if date not in there or there[date].run != run]:
         size = 64 * sum(compacted[date].records for date in new)  # a record takes about 64 bytes on disk
-        rollup(session(size), lake, source, new, options.device_group, progress)
+        rollup(session(size), lake, source, new, options, progress)

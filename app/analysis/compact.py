@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow as pa
 from app.analysis.contracts import ROLLUPS
 from app.analysis.inventory import WHOLE_FILES, DayPlan, FileStamp, InventoryEntry, plan, plan_without
 from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, Row, one_of
+from app.analysis.options import DAYS_AT_ONCE
 from app.analysis.places import LogFolder
 from app.analysis.session import is_hopeless
 from app.analysis.source import Source, ddl
@@ -28,8 +29,6 @@ from app.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BATCH: Final = 31
-"""Days that one job takes."""
 Progress = Callable[[float, str], None]
 
 
@@ -76,14 +75,19 @@ def list_log(source: Source, root: str, dates: Sequence[str] | None = None) -> L
 
 
 def compact(
-    spark: SparkSession, lake: Lake, listing: LogListing, plans: Mapping[str, DayPlan], progress: Progress
+    spark: SparkSession,
+    lake: Lake,
+    listing: LogListing,
+    plans: Mapping[str, DayPlan],
+    progress: Progress,
+    days_at_once: int = DAYS_AT_ONCE,
 ) -> None:
-    """Make these days, and commit them."""
+    """Make these days, and commit them; a job takes `days_at_once` at most."""
     source = listing.source
     reader = spark.read.schema(ddl({**source.columns, **source.folders}))
     reader = reader.options(basePath=listing.url, pathGlobFilter="*.parquet")
     done = 0
-    for days in _batches(plans):
+    for days in _batches(plans, days_at_once):
         batch = list(days)
         span = batch[0] if len(batch) == 1 else f"{batch[0]} to {batch[-1]}"
         progress(done / len(plans), f"compact {span}: {sum(len(one.read) for one in days.values()):,} files")
@@ -125,7 +129,7 @@ def plans(lake: Lake, listing: LogListing, dates: Sequence[str], progress: Progr
     return found
 
 
-def _batches(plans: Mapping[str, DayPlan]) -> Iterator[dict[str, DayPlan]]:
+def _batches(plans: Mapping[str, DayPlan], most: int) -> Iterator[dict[str, DayPlan]]:
     """Days that one job takes: one that keeps something is alone."""
     batch: dict[str, DayPlan] = {}
     for date, one in plans.items():
@@ -133,7 +137,7 @@ def _batches(plans: Mapping[str, DayPlan]) -> Iterator[dict[str, DayPlan]]:
             yield {date: one}
             continue
         batch[date] = one
-        if len(batch) == BATCH:
+        if len(batch) == most:
             yield batch
             batch = {}
     if batch:

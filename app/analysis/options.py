@@ -14,6 +14,7 @@ from app.core.errors import ConfigurationError
 GROUP_PATTERN: Final = r"^(.*?)[-_.:/]?[0-9]*$"
 """A device's group is its id without the number at its end: dock-fw2-00017 is of dock-fw2."""
 DAY: Final = timedelta(days=1)
+DAYS_AT_ONCE: Final = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class AnalyzeOptions:
     device_group: str = GROUP_PATTERN
     master: str | None = None
     memory: str = MEMORY
+    days_at_once: int = DAYS_AT_ONCE
+    """The most days that one job of Spark takes."""
     deadlines: DeadlineOptions = field(default_factory=DeadlineOptions)
 
     def __post_init__(self) -> None:

@@ -17,11 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.analysis.buckets import bucket
-from app.analysis.compact import BATCH, Progress
+from app.analysis.compact import Progress
 from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, TableContract
 from app.analysis.deadlines import End
 from app.analysis.lake import COMPACT, ROLLUP, SCHEMA_VERSION, Day, Lake, quoted
-from app.analysis.options import DAY
+from app.analysis.options import DAY, AnalyzeOptions
 from app.analysis.source import CLOCK_TOLERANCE_US, DEVICE_US, LATENCY, OUTCOME, WAKE_US, Source
 from app.latency.schema import RecordKind
 
@@ -185,7 +185,12 @@ def runs_of(compacted: dict[str, Day], pattern: str) -> dict[str, str]:
 
 
 def rollup(
-    spark: SparkSession, lake: Lake, source: Source, dates: Sequence[str], pattern: str, progress: Progress
+    spark: SparkSession,
+    lake: Lake,
+    source: Source,
+    dates: Sequence[str],
+    options: AnalyzeOptions,
+    progress: Progress,
 ) -> None:
     """Make the rollups of these days anew, and commit them.
 
@@ -199,8 +204,9 @@ def rollup(
     for date in [date for date in dates if compacted[date].records and date not in with_records]:
         progress(0.0, f"rollup {date} stays as it was: its clean records are gone")
     made = [date for date in dates if date in with_records or not compacted[date].records]
-    for first in range(0, len(made), BATCH):
-        asked = made[first : first + BATCH]
+    pattern, most = options.device_group, options.days_at_once
+    for first in range(0, len(made), most):
+        asked = made[first : first + most]
         new = {date: run for date, run in runs_of(compacted, pattern).items() if date in asked}
         batch = [date for date in new if date in with_records]
         before, after = (

@@ -19,7 +19,7 @@ from app.api.credentials import credential_of
 from app.api.dependencies import asker
 from app.api.escapes import with_device
 from app.api.hot import HotRoute
-from app.api.http import BytesResponse, headers_of
+from app.api.http import BODY_SECONDS, BytesResponse, headers_of
 from app.api.openapi import SECURITY, as_of_open, operation_id, with_border
 from app.api.parking import Parking
 from app.api.ports import Ports
@@ -115,6 +115,7 @@ class Application(FastAPI):
             telemetry={"tracing": False, "metrics": False, "logs": False},  # looks for its providers in every request
         )
         self._written = b""
+        self.body_seconds = BODY_SECONDS
         self.ports: Final = ports
         counters = ports.node.counters
         self.parking: Final = Parking(counters)

@@ -18,7 +18,7 @@ from app.access.origin import ASKING
 from app.api import problems
 from app.api.command_body import CommandBodyReader
 from app.api.credentials import credential_of
-from app.api.http import BytesResponse, Serve, asking, headers_of, read_body
+from app.api.http import BODY_SECONDS, BytesResponse, Serve, asking, headers_of, read_body
 from app.api.idempotency import naming_the_difference
 from app.api.media_types import media_type_refusal
 from app.api.parking import DismissedError, Parking
@@ -55,6 +55,7 @@ class HotRoute:
     def __init__(
         self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts, streams: SseStreams
     ) -> None:
+        self.body_seconds = BODY_SECONDS
         self._member = ports.node.member
         self._access = ports.access
         self._audit = ports.audit
@@ -129,7 +130,7 @@ class HotRoute:
         if refusal is not None:
             return refusal
         preference = read_preference(headers.get(b"prefer"))
-        body = decode_json(await read_body(receive, headers))
+        body = decode_json(await read_body(receive, headers, seconds=self.body_seconds))
         asked = self._body.read(device_id, body, headers.get(b"idempotency-key"))
         self._member.admit()  # first, as a node that is about to stop must not spend what it then does not do
         place = self._spend(caller, asked)  # nobody else has a turn before the command is noted, and takes it

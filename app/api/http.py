@@ -28,7 +28,7 @@ _SLOW: Final = "slow body"
 
 
 class SlowBodyError(Exception):
-    """The body of a request did not arrive within BODY_SECONDS."""
+    """The body of a request did not arrive in time; the sentence says so to its sender."""
 
 
 class BytesResponse(Response):
@@ -64,23 +64,25 @@ def asking(caller: Caller | None, scope: Scope, headers: Mapping[bytes, bytes]) 
     return RequestOrigin(caller, client[0] if client else None, headers.get(b"user-agent"))
 
 
-async def read_body(receive: Receive, headers: Mapping[bytes, bytes], most: int = MAX_BYTES) -> bytes:
+async def read_body(
+    receive: Receive, headers: Mapping[bytes, bytes], most: int = MAX_BYTES, seconds: float = BODY_SECONDS
+) -> bytes:
     """The whole body of a request, of so many bytes at most.
 
     PayloadTooLargeError as soon as it is known to be over the limit, without reading on; SlowBodyError when it does not
-    arrive in time; ClientDisconnect when the caller hangs up.
+    arrive within these `seconds`; ClientDisconnect when the caller hangs up.
     """
     declared = headers.get(b"content-length", b"0")
     if not declared.isdigit() or int(declared) > most:
         raise _too_large(most)
     task = current_task()
-    timer = asyncio.get_running_loop().call_later(BODY_SECONDS, task.cancel, _SLOW)  # half the price of asyncio.timeout
+    timer = asyncio.get_running_loop().call_later(seconds, task.cancel, _SLOW)  # half the price of asyncio.timeout
     try:
         return await _receive_body(receive, most)
     except asyncio.CancelledError as error:
         if _SLOW not in error.args or task.uncancel() > 0:
             raise
-        raise SlowBodyError from None
+        raise SlowBodyError(f"the body did not arrive within {seconds:g} seconds") from None
     finally:
         timer.cancel()
 

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
-from app.api.http import BODY_SECONDS, PROBLEM_JSON, BytesResponse, SlowBodyError
+from app.api.http import PROBLEM_JSON, BytesResponse, SlowBodyError
 from app.api.representation import command_json
 from app.commands.send.invoker import DEVICE_OFFLINE, NO_SUBSCRIBER
 from app.core import errors
@@ -276,7 +276,7 @@ def answer_to(error: Exception, counters: Counters, root: str = "") -> Response:
             counters[f"refused.{BY_ERROR.get(type(error), INTERNAL).slug}"] += 1
             return of_error(error, root)
         case SlowBodyError():
-            return problem(SLOW_BODY, f"the body did not arrive within {BODY_SECONDS:g} seconds")
+            return problem(SLOW_BODY, str(error))
         case ClientDisconnect():
             return Response(status_code=CLIENT_GONE)
         case _:

@@ -64,9 +64,10 @@ def wants_events(accept: bytes | None) -> bool:
 class SseStream:
     """An open stream, for who feeds it."""
 
-    def __init__(self, send: Send, place: ParkedCaller) -> None:
+    def __init__(self, send: Send, place: ParkedCaller, keep_alive: float) -> None:
         self._send = send
         self._place = place
+        self._keep_alive = keep_alive
         self._now = asyncio.get_running_loop().time
         self._written = self._now()
 
@@ -87,7 +88,7 @@ class SseStream:
         """
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._written + KEEP_ALIVE_SECONDS):
+                async with asyncio.timeout_at(self._written + self._keep_alive):
                     await changed.wait()
                     changed.clear()
                     return
@@ -103,6 +104,7 @@ class SseStreams:
     """All streams of this node; at most `most`, and `most_per_principal` of each."""
 
     def __init__(self, counters: Counters, *, most: int, most_per_principal: int) -> None:
+        self.keep_alive = KEEP_ALIVE_SECONDS
         self._counters = counters
         self._most = most
         self._most_per_principal = most_per_principal
@@ -164,7 +166,7 @@ class SseStreams:
         last = b""
         try:
             await send({"type": "http.response.body", "body": retry(RETRY_MS), "more_body": True})
-            await feed(SseStream(send, place))
+            await feed(SseStream(send, place, self.keep_alive))
         except asyncio.CancelledError:
             if not place.interrupted():
                 raise

@@ -52,7 +52,7 @@ class StrictBodyRoute(APIRoute):
             return handle
 
         async def read_and_handle(request: Request) -> Response:
-            body = await read_body(request.receive, headers_of(request.scope), MOST_BYTES)
+            body = await read_body(request.receive, headers_of(request.scope), MOST_BYTES, request.app.body_seconds)
             return await handle(StrictRequest(request.scope, request.receive, body))
 
         return read_and_handle

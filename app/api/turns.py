@@ -17,7 +17,9 @@ LONGEST_REST_SECONDS: Final = 0.25
 class Turns:
     """One at a time, in order of arrival; a rest as long as the turn was follows each, and is for everybody else."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_seconds: float = WAIT_SECONDS) -> None:
+        """`wait_seconds` is how long a caller waits for its turn."""
+        self._wait_seconds = wait_seconds
         self._free = asyncio.Semaphore()
         self._waiting = 0
 
@@ -28,10 +30,11 @@ class Turns:
             raise CapacityError(f"{MOST_WAITING} lists wait to be read on this node already")
         self._waiting += 1
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
+            async with asyncio.timeout(self._wait_seconds):
                 await self._free.acquire()
         except TimeoutError:
-            raise CapacityError(f"no list could be read within {WAIT_SECONDS:g} s, as others were before it") from None
+            within = f"{self._wait_seconds:g} s"
+            raise CapacityError(f"no list could be read within {within}, as others were before it") from None
         finally:
             self._waiting -= 1
         loop = asyncio.get_running_loop()

@@ -57,6 +57,8 @@ class Audit(Observer):
         required: bool,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self.gap_seconds = GAP_SECONDS
+        self.heads_seconds = HEADS_SECONDS
         self._writer = writer
         self._clock = clock
         self._wall = clock.wall
@@ -229,7 +231,7 @@ class Audit(Observer):
             group.create_task(self._keep_telling())
 
     async def _keep_writing(self) -> None:
-        pause, expected = GAP_SECONDS - SLACK_SECONDS, 0.0
+        pause, expected = self.gap_seconds - SLACK_SECONDS, 0.0
         while True:
             await self._sleep(pause)
             self._refusals = 0
@@ -238,13 +240,13 @@ class Audit(Observer):
                 await self._write()
             taken = self._clock.monotonic() - began
             expected = max(taken, _STILL * expected)
-            pause = max(0.0, GAP_SECONDS - SLACK_SECONDS - expected - taken)
+            pause = max(0.0, self.gap_seconds - SLACK_SECONDS - expected - taken)
 
     async def _keep_telling(self) -> None:
         with suppress(UnavailableError, DirectoryError):
             await self._writer.take_over()
         while True:
-            await self._sleep(HEADS_SECONDS)
+            await self._sleep(self.heads_seconds)
             with suppress(UnavailableError, DirectoryError):
                 await self._writer.take_over()
                 await self.tell_heads()

@@ -41,7 +41,7 @@ class Answers:
         observers: Observers,
         store_clock: StoreClock | None = None,
     ) -> None:
-        """With a `store_clock` responses are recorded with their reception, see app/core/commands/reception.py."""
+        """A `store_clock` has responses recorded with their reception, see app/core/commands/reception.py."""
         self._store = store
         self._echoes = echoes
         self._open_commands = open_commands
@@ -101,7 +101,7 @@ class Answers:
             raise
 
     async def _match(self, first: Answer, *, again: bool) -> tuple[Recorded, Answer]:
-        """What the store makes of the message, and the reading that it was.
+        """Return what the store makes of the message, and the reading that it was.
 
         Where it has several (kinds, profiles, keys), an open command comes before one that has its outcome, whichever
         is read first. But our id means one command only, and what the broker delivers `again` may be what made the
@@ -167,7 +167,7 @@ class Answers:
 
 
 def _says(answer: Answer, recorded: Recorded) -> bool:
-    """Whether this is what made the outcome, as far as one can tell."""
+    """True if this is what made the outcome, as far as one can tell."""
     made = recorded.outcome
     return made is not None and (made.state, made.result, made.error) == (answer.state, answer.result, answer.error)
 

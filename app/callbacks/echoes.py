@@ -20,7 +20,7 @@ from app.store.echo_states import MOST_STATE, EchoStates
 
 
 class Echoes:
-    """What it needs it asks of the store, as the command may be open on any node."""
+    """It asks the store for what it needs, as the command may be open on any node."""
 
     def __init__(self, states: EchoStates, profiles: Mapping[str, DeviceProfile]) -> None:
         self._states = states
@@ -60,7 +60,7 @@ class Echoes:
         return None
 
     def may_be_before(self, command: Command, params: JsonValue) -> bool:
-        """Whether `before` has anything to look for; `params` are those of the command, read."""
+        """True if `before` has anything to look for; `params` are those of the command, read."""
         if command.profile not in self._with_no_ops:
             return False
         profile = self._profiles[command.profile]

@@ -37,5 +37,5 @@ class Floods:
             self._flooding = self._flooding or self._counted[device_id] >= self._most
 
     def holds_back(self, device_id: str) -> bool:
-        """Whether what this device says now is dropped unread. Costs next to nothing while nobody floods."""
+        """True if what this device says now is dropped unread. Costs next to nothing while nobody floods."""
         return self._flooding and self._counted[device_id] >= self._most and self._clock.monotonic() < self._ends_at

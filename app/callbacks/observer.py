@@ -1,4 +1,4 @@
-"""What happens to a command, told to whoever wants to know: metrics, the latency log, traces.
+"""Observers are told what happens to a command: metrics, the latency log, traces.
 
 The parts that carry a command home tell facts, in the past tense. What is stored and what is sent depends on nobody who
 listens, so observers can come and go.
@@ -23,7 +23,7 @@ _Facts = ParamSpec("_Facts")
 
 
 class Way(StrEnum):
-    """How an outcome came home that was recorded elsewhere."""
+    """The way in which an outcome came home that was recorded elsewhere."""
 
     INLINE = auto()
     """The wake-up carried it."""
@@ -34,7 +34,7 @@ class Way(StrEnum):
 
 
 class Observer:
-    """Who wants to know. Override the facts that you care about: one that nobody overrides costs nothing.
+    """An observer overrides the facts that it cares about: one that nobody overrides costs nothing.
 
     Called on the event loop in the middle of a command: return at once, and change nothing that you are shown. What you
     raise is counted and logged, and harms neither the command nor other observers. Instants are on the monotonic clock.

@@ -42,7 +42,7 @@ class OpenCommands:
         return command_id in self._pending
 
     def fills(self) -> dict[str, Fill]:
-        """How full it is."""
+        """Return how full it is."""
         return {"pending": Fill(len(self._pending), self._most)}
 
     def open(self, command_id: str, place: ConcurrencyPermit | None = None) -> Pending:
@@ -72,7 +72,7 @@ class OpenCommands:
         return self._pending.get(command_id)
 
     def on_record(self, command_id: str) -> bool:
-        """Whether the store has it: looked up before that it would count as gone.
+        """True if the store has it: looked up before that it would count as gone.
 
         Who waits for a command of another node has joined it, so that one is.
         """

@@ -111,7 +111,7 @@ class Pending:
         self.error = outcome.error
 
     def reach(self, *, tells: bool) -> DeliveryProgress:
-        """How far it came, as far as it is known here; `tells` is whether its broker says when nobody is subscribed."""
+        """Return how far it came, as is known here; `tells` is whether its broker says when nobody is subscribed."""
         puback = self.puback
         if puback is None:
             return NOTHING_KNOWN

@@ -47,7 +47,7 @@ class Waiters:
         return command_id in self._waiters
 
     def fills(self) -> dict[str, Fill]:
-        """How full the places are."""
+        """Return how full the places are."""
         return {"waiters": Fill(self._parked, self._most)}
 
     def park(self, command_id: str) -> Waiter:

@@ -135,12 +135,12 @@ class Waker:
             self._log.debug("commands_not_marked", reason=str(failure))
 
     def _concerns_us(self, command_id: str) -> bool:
-        """Whether its outcome is news here: an open command of this node, or one that a caller waits for."""
+        """True if its outcome is news here: an open command of this node, or one that a caller waits for."""
         known = command_id in self._open_commands or command_id in self._waiters
         return known and self._open_commands.on_record(command_id)
 
     def _parked_before(self, instant: float) -> list[str]:
-        """What a lost wake-up may concern: commands with a caller parked since before `instant`."""
+        """Return what a lost wake-up may concern: commands with a caller parked since before `instant`."""
         return [one for one in self._waiters.parked_before(instant) if self._open_commands.on_record(one)]
 
     def _drop(self, reason: str, command_id: str) -> None:

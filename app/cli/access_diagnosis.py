@@ -1,4 +1,4 @@
-"""What `homing doctor` makes of who may do what: no I/O, so that every diagnosis can be tested."""
+"""The diagnoses of `homing doctor` about access: no I/O, so that every one can be tested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEVELOPMENT_KEY: Final = "DEVKEY00"
 
 @dataclass(frozen=True, slots=True)
 class AccessFacts:
-    """What was seen of the access directory."""
+    """The facts that were seen of the access directory."""
 
     document: Document | None = None
     """None when it could not be read."""

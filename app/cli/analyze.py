@@ -202,7 +202,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def _of(dataclass: Any, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - the type is what matters
-    """Those of its fields that are given."""
+    """Return those of its fields that are given."""
     return {one.name: values[one.name] for one in fields(dataclass) if one.name in values}
 
 

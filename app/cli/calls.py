@@ -1,4 +1,4 @@
-"""How verbs call a node: where, as whom, and which exit code each error is."""
+"""Verbs call a node with this: where, as whom, and which exit code each error is."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STATUSES: Final = {
 
 
 def form(output: Form, *, as_json: bool) -> Form:
-    """How to print, of the two options that say so."""
+    """Return how to print, of the two options that say so."""
     return Form.JSON if as_json else output
 
 

@@ -1,4 +1,4 @@
-"""What the shell offers when somebody presses Tab: from the node, within 300 ms, else nothing."""
+"""The words that the shell offers when somebody presses Tab: from the node, within 300 ms, else nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST: Final = 100
 
 
 def _asked(context: typer.Context, ask: Callable[[Homing], Iterable[str]], incomplete: str) -> list[str]:
-    """What a node says, of what begins so; nothing when anything at all goes wrong, as nobody asked for a word."""
+    """Ask a node for what begins so; nothing when anything at all goes wrong, as nobody asked for a word."""
     from app.cli.calls import quick
 
     given: dict[str, Any] = context.params

@@ -1,4 +1,4 @@
-"""What `homing doctor` makes of what it saw: no I/O, so that every diagnosis can be tested."""
+"""The diagnoses of `homing doctor`: no I/O, so that every one can be tested."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEAST_FREE_BYTES: Final = 512 * 1024 * 1024
 
 
 class CheckLevel(StrEnum):
-    """How bad it is; `fail` makes the exit code 1."""
+    """The severity of a finding; `fail` makes the exit code 1."""
 
     OK = "ok"
     WARN = "warn"

@@ -1,4 +1,4 @@
-"""What the verbs of access share: the directory that the settings name, and how they change it."""
+"""The verbs of access share this: the directory that the settings name, and how they change it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRIES: Final = 10
 
 
 def with_directory(work: Callable[[AccessDirectory], Awaitable[T]], *, first: bool = False) -> T:
-    """What `work` gives, with the directory of the settings; its expected errors end the command with exit code 2.
+    """Do `work` with the directory of the settings; its expected errors end the command with exit code 2.
 
     `first`: `work` will make the tables. So they are not looked for, and the folder of a SQLite file that nobody has
     named is made.
@@ -85,14 +85,14 @@ async def _change_once(directory: AccessDirectory, decide: Decide) -> Document:
 
 
 def _author() -> Author | None:
-    """Who makes a change, where that is put on record."""
+    """Return who makes a change, where that is put on record."""
     from app.settings import load_settings
 
     return None if load_settings().audit == "off" else author()
 
 
 def author() -> Author:
-    """Who is at the keyboard, for the audit."""
+    """Return who is at the keyboard, for the audit."""
     from app.core.audit.chain import Author
 
     try:
@@ -117,7 +117,7 @@ def find(document: Document, name: str, tenant: str | None = None) -> Principal 
 
 
 def taken(principal: Principal) -> Stop:
-    """Why somebody else cannot have this id."""
+    """Return why somebody else cannot have this id."""
     where = "no tenant" if principal.tenant_id is None else f"tenant {principal.tenant_id!a}"
     hint = "" if principal.tenant_id is None else f"; if you mean that one, add --tenant {principal.tenant_id}"
     return Stop(f"{principal.id!a} is on record already, as a principal of {where}{hint}", Exit.USAGE)

@@ -157,7 +157,7 @@ def look_at_access(settings: Settings) -> AccessFacts:
 
 
 def _needs(settings: Settings, run_id: str) -> Needs:
-    """What the profiles ask of the broker, with a device that there is not."""
+    """Return what the profiles ask of the broker, with a device that there is not."""
     from app.core.cluster.notices import NOTICES
     from app.core.topics import canary_topics
     from app.mqtt.paho_probe import Needs

@@ -1,4 +1,4 @@
-"""What `homing doctor` makes of the event log."""
+"""The diagnoses of `homing doctor` about the event log."""
 
 from __future__ import annotations
 

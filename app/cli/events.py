@@ -105,7 +105,7 @@ def publish(
 
 
 def _is_gap(kind: str, data: Any) -> bool:  # noqa: ANN401 - a JSON object
-    """Whether it is no event but a word about the stream; people are told of what they miss."""
+    """True if it is no event but a word about the stream; people are told of what they miss."""
     if kind == "gap":
         complain(f"events until {data['until']} are gone: they were dropped before they were read")
     return kind != "event"

@@ -97,7 +97,7 @@ def logout(*, context: ContextName = None) -> None:
 
 
 def _revoking(key: str) -> str:
-    """How to end it: its second part is its public id."""
+    """Return how to end it: its second part is its public id."""
     return f"homing keys revoke {'_'.join(key.split('_')[1:2]) or 'ID'}"
 
 

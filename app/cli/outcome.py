@@ -54,7 +54,7 @@ def _bar(title: str) -> Iterator[Callable[[Any], None]]:
 
 
 def percent_of(reported: Any) -> float | None:  # noqa: ANN401 - any JSON value
-    """How far a device says it is, wherever in its report a number is called `percent`; None when it does not say."""
+    """Return how far a device says it is: a number called `percent` anywhere in its report; None when it has none."""
     if not isinstance(reported, Mapping):
         return None
     percent = reported.get("percent")
@@ -75,7 +75,7 @@ def report(command: Command, form: Form) -> None:
 
 
 def _how(command: Command) -> str:
-    """How long it took, and where the answer came in."""
+    """Return how long it took, and where the answer came in."""
     if command.created_at is None or command.finished_at is None:
         return ""
     took = (command.finished_at - command.created_at) // timedelta(milliseconds=1)
@@ -97,7 +97,7 @@ def lines_of(command: Command) -> list[str]:
 
 
 def hint_of(command: Command) -> str | None:
-    """What to try, where there is something."""
+    """Return what to try, where there is something."""
     if command.state == "unsent" and command.error is not None and command.error.code == "no_subscriber":
         return f"is it switched on, and does it speak {command.profile}? --if-offline send waits until --timeout"
     if command.state == "timed_out":

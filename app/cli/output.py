@@ -1,4 +1,4 @@
-"""How the command line speaks: results on standard output, everything else on standard error, and exit codes."""
+"""The output of the command line: results on standard output, the rest on standard error, and exit codes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StandardStream:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at it."""
+        """True if somebody looks at it."""
         return self._file.isatty()
 
     def line(self, text: str) -> None:
@@ -56,7 +56,7 @@ err = StandardStream(is_err=True)
 
 
 class Form(StrEnum):
-    """How results are printed."""
+    """The form in which results are printed."""
 
     HUMAN = "human"
     JSON = "json"

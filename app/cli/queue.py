@@ -196,7 +196,7 @@ def consume(
 
 
 class _Work:
-    """What the threads of one consumer share."""
+    """The state that the threads of one consumer share."""
 
     def __init__(
         self, queue: str, handler: str | None, count: int | None, consumer: str, *, dead_on_failure: bool
@@ -230,7 +230,7 @@ class _Work:
             self.stop()
 
     def _claim(self) -> bool:
-        """Whether one more event is wanted, which this thread handles then."""
+        """True if one more event is wanted, which this thread handles then."""
         with self._lock:
             if self._left is None:
                 return True

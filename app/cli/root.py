@@ -20,7 +20,7 @@ from app.runtime.exits import Exit
 
 
 class VerbEntry(NamedTuple):
-    """Where in this package a verb is, and the sentence that `homing --help` has for it."""
+    """The place of a verb in this package, and the sentence that `homing --help` has for it."""
 
     place: str
     sentence: str

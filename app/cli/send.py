@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OfflineChoice(StrEnum):
-    """What to do when nobody is subscribed to the device's topic."""
+    """The choice for the case that nobody is subscribed to the device's topic."""
 
     FAIL = "fail"
     SEND = "send"

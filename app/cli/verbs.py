@@ -196,7 +196,7 @@ def _parameter(one: Parameter) -> Parameter:
 
 
 def _called(homing: Homing, verb: Verb, asked: Sequence[Parameter], given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
-    """What the method returns; ValueError for what makes no sense to it."""
+    """Return what the method returns; ValueError for what makes no sense to it."""
     arguments, named = [], {}
     for one in asked:
         value = given[RENAMED.get(one.name, one.name)]

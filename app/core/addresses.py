@@ -43,7 +43,7 @@ def shown_address(url: str) -> str:
 
 
 class EngineKind(StrEnum):
-    """What keeps the state of a node, or of all nodes."""
+    """The kind of engine that keeps the state of a node, or of all nodes."""
 
     MEMORY = "memory"
     REDIS = "redis"
@@ -51,12 +51,12 @@ class EngineKind(StrEnum):
 
     @property
     def shared(self) -> bool:
-        """Whether there can be other nodes beside this one."""
+        """True if there can be other nodes beside this one."""
         return self is EngineKind.REDIS
 
     @property
     def remembers(self) -> bool:
-        """Whether what it keeps outlives the process."""
+        """True if what it keeps outlives the process."""
         return self is not EngineKind.MEMORY
 
 
@@ -70,7 +70,7 @@ STORE_SCHEMES: Final[Mapping[str, EngineKind]] = MappingProxyType(
 
 
 def engine_kind(url: str) -> EngineKind:
-    """What the URL of a store chooses; ValueError when its scheme is none of STORE_SCHEMES."""
+    """Return what the URL of a store chooses; ValueError when its scheme is none of STORE_SCHEMES."""
     scheme = urlsplit(url).scheme
     if scheme in CLUSTER_SCHEMES:
         check_redis_url(url)
@@ -97,7 +97,7 @@ def check_folder_url(parts: SplitResult) -> None:
 
 
 class EventsKind(StrEnum):
-    """What keeps the events."""
+    """The kind of engine that keeps the events."""
 
     MEMORY = "memory"
     ROCKS = "rocks"
@@ -105,12 +105,12 @@ class EventsKind(StrEnum):
 
     @property
     def shared(self) -> bool:
-        """Whether several nodes can have it in common."""
+        """True if several nodes can have it in common."""
         return self is EventsKind.REDIS
 
 
 def events_kind(url: str) -> EventsKind:
-    """What the URL of an event log chooses; ValueError when it names none that can be opened."""
+    """Return what the URL of an event log chooses; ValueError when it names none that can be opened."""
     if urlsplit(url).scheme in (*REDIS_SCHEMES, *CLUSTER_SCHEMES):
         check_redis_url(url)
         return EventsKind.REDIS
@@ -162,7 +162,7 @@ def check_broker_url(url: str) -> None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a socket with this address can be reached from this machine alone."""
+    """True if a socket with this address can be reached from this machine alone."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -239,7 +239,7 @@ class UnauthenticatedError(AccessError):
 
 
 class ForbiddenError(AccessError):
-    """Whoever asks is known, and may not do this."""
+    """The caller is known, and may not do this."""
 
 
 class NeedsSecondPersonError(ForbiddenError):
@@ -247,7 +247,7 @@ class NeedsSecondPersonError(ForbiddenError):
 
 
 class DeviceNotFoundError(AccessError):
-    """Whoever asks may not know of this device, whether or not it is there."""
+    """The caller may not know of this device, whether or not it is there."""
 
 
 class DirectoryError(HomingError):
@@ -255,7 +255,7 @@ class DirectoryError(HomingError):
 
 
 class EntryNotFoundError(DirectoryError):
-    """What a change is about is not on record."""
+    """The subject of a change is not on record."""
 
 
 class EntryConflictError(DirectoryError):
@@ -308,7 +308,7 @@ class EventNotFoundError(EventLogError):
 
 
 class CursorNotFoundError(EventLogError):
-    """Whoever asks has no cursor of this name."""
+    """The caller has no cursor of this name."""
 
 
 class ValueNotFoundError(EventLogError):

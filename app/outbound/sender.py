@@ -66,8 +66,8 @@ class Sender(Protocol):
 class HttpSender:
     """Follows no redirection, knows no proxy, keeps no cookie, and connects to public addresses and `allowed` only."""
 
-    def __init__(self, *, allowed: Sequence[Network], user_agent: str, seconds: float | None = None) -> None:
-        """`seconds` is how long an attempt may take, else SECONDS."""
+    def __init__(self, *, allowed: Sequence[Network], user_agent: str, seconds: float = SECONDS) -> None:
+        """`seconds` is how long an attempt may take."""
         self._allowed = allowed
         self._seconds = seconds
         self._user_agent = user_agent
@@ -91,7 +91,7 @@ class HttpSender:
                 status, retry_after = response.status, response.headers.get("retry-after")
                 said = await read(response.content)
         except TimeoutError:
-            return SendResult(Reply(None, f"no reply within {self._seconds or SECONDS:g} s"), timed_out=True)
+            return SendResult(Reply(None, f"no reply within {self._seconds:g} s"), timed_out=True)
         except (ClientError, OSError, ValueError) as error:
             return SendResult(Reply(None, _reason(error)[:_MOST_REASON]))
         reason = "" if 200 <= status < 300 else f"the receiver answered {status}"  # noqa: PLR2004 - RFC 9110, 15.3
@@ -114,7 +114,7 @@ class HttpSender:
             )
             self._session = ClientSession(
                 connector=connector,
-                timeout=ClientTimeout(total=self._seconds or SECONDS),
+                timeout=ClientTimeout(total=self._seconds),
                 headers={"user-agent": self._user_agent},
                 cookie_jar=DummyCookieJar(),
                 trust_env=False,

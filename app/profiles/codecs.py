@@ -1,4 +1,4 @@
-"""How payloads are written and read: JSON, text, nothing, CBOR, MessagePack, or any bytes as Base64.
+"""Codecs write and read payloads: JSON, text, nothing, CBOR, MessagePack, or any bytes as Base64.
 
 Whatever the bytes are, what is read is JSON within the bounds of `app/core/payload.py`: at most so many bytes, so deep,
 with no number that JSON lacks. Bytes inside of CBOR and MessagePack become Base64 (RFC 4648, with padding).
@@ -136,7 +136,7 @@ is code that a device could reach."""
 
 
 def _plain(value: object, depth: int) -> JsonValue:
-    """What a decoder read, as JSON."""
+    """Return what a decoder read, as JSON."""
     match value:
         case None | bool() | str():
             return value

@@ -50,7 +50,7 @@ _ALLOWED: Final = (
 
 
 def maker(template: JsonValue) -> Callable[[Document], JsonValue]:
-    """What fills in the template, which was checked; a member or element that is one absent placeholder is left out."""
+    """Make what fills in a checked template; a member or element that is one absent placeholder is left out."""
     make = _maker(template)
 
     def made(document: Document) -> JsonValue:
@@ -95,7 +95,7 @@ def expressions_in(template: JsonValue) -> Iterator[str]:
 
 
 def faults_in(template: JsonValue, place: Location) -> Iterator[ProfileFault]:
-    """What is wrong with a template."""
+    """Return what is wrong with a template."""
     for name in names_in(template):
         if name.partition(".")[0] not in FACTS:
             yield ProfileFault(place, f"{{{name}}} is unknown; allowed: {_ALLOWED}")
@@ -105,7 +105,7 @@ def faults_in(template: JsonValue, place: Location) -> Iterator[ProfileFault]:
 
 
 def fault_of(text: str) -> str | None:
-    """What is wrong with an expression; None when it is one."""
+    """Return what is wrong with an expression; None when it is one."""
     if len(text) > _LONGEST:
         return f"an expression has {len(text)} characters; allowed are {_LONGEST}"
     try:
@@ -170,7 +170,7 @@ def _text(template: str) -> Make:
 
 
 def expression(text: str) -> Callable[[JsonValue], JsonValue]:
-    """What JMESPath finds in a value; InvalidInputError when it finds that it cannot be asked."""
+    """Return what JMESPath finds in a value; InvalidInputError when it finds that it cannot be asked."""
     compiled = jmespath.compile(text)
 
     def made(document: JsonValue) -> JsonValue:

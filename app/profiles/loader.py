@@ -159,7 +159,7 @@ def read_profile(file: FilePath, values: Values | None = None) -> DeviceProfile:
 
 
 def hints_in(file: FilePath) -> Sequence[str]:
-    """What a file says in vain, one sentence each with line and key; ConfigurationError as from `read_profile`."""
+    """Return what a file says in vain, a sentence each with line and key; ConfigurationError as from `read_profile`."""
     text = _text_of(file)
     found = tuple(hints(_table_of(text, str(file), None, _beside(file.parent))))
     return listed(str(file), found, lines_of(text)).splitlines()

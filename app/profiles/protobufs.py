@@ -25,7 +25,7 @@ MOST_DESCRIPTOR: Final = 1_000_000
 
 @lru_cache(maxsize=256)
 def protobuf(descriptor: bytes, name: str) -> tuple[Encode, Decode]:
-    """How messages of this full name are written and read; ConfigurationError when the descriptor has none."""
+    """Return how messages of this full name are written and read; ConfigurationError when the descriptor has none."""
     made = _message_class(descriptor, name)
     json_format, decode_error = _library("json_format"), _library("message").DecodeError
 

@@ -21,7 +21,7 @@ def read_json(data: bytes) -> JsonValue:
 
 
 def plain(data: bytes) -> JsonValue | Missing:
-    """What strict reading gives; MISSING where that takes a closer look.
+    """Return what strict reading gives; MISSING where that takes a closer look.
 
     The parser lets pass: large integers, which have many digits in a row; depth, for which there must be brackets; and
     keys that come twice. A key ends with `":` where no colon stands apart. So with no more of these in the text than
@@ -40,7 +40,7 @@ def plain(data: bytes) -> JsonValue | Missing:
 
 
 def _keys(value: JsonValue) -> int:
-    """How many keys the objects in it have."""
+    """Return how many keys the objects in it have."""
     if isinstance(value, dict):
         return len(value) + sum([_keys(one) for one in value.values() if isinstance(one, _HAVE_MEMBERS)])
     if isinstance(value, list):

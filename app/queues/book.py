@@ -85,7 +85,7 @@ class QueueBook:
         return found
 
     def is_gone(self, queue_id: str) -> bool:
-        """Whether no queue has this id, not even one that this version cannot read."""
+        """True if no queue has this id, not even one that this version cannot read."""
         return queue_id not in self._by_id and not any(queue_id.encode() in one for one in self._unreadable.values())
 
     def doubt(self) -> None:
@@ -93,7 +93,7 @@ class QueueBook:
         self._version = -1
 
     def exchanges(self, tenant: str) -> Sequence[DeclaredExchange]:
-        """Those of a tenant, by name."""
+        """Return those of a tenant, by name."""
         return [one for one in self._exchanges.values() if one.tenant == tenant]
 
     def exchange(self, tenant: str, name: str) -> DeclaredExchange:

@@ -18,7 +18,7 @@ from app.store.queues import QueueStore
 
 
 class Burials:
-    """What dies in a queue that was deleted is forgotten."""
+    """An event that dies in a queue that was deleted is forgotten."""
 
     def __init__(
         self,

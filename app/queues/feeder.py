@@ -207,7 +207,7 @@ class QueueFeeder:
 
     @staticmethod
     def _is_left(source: QueueSource, at: _FeedProgress) -> bool:
-        """Whether nobody has taken from it for long, or it has no dead letters to read."""
+        """True if nobody has taken from it for long, or it has no dead letters to read."""
         return (source.dead and at.fed >= at.until) or at.asked < at.fed - UNASKED_US
 
     def _read_book(self, shards: Sequence[Shard]) -> None:

@@ -40,7 +40,7 @@ class QueueGauges:
         self._shown: Mapping[Family, Mapping[Labels, float]] = {}
 
     def __iter__(self) -> Iterator[tuple[Family, Mapping[Labels, float]]]:
-        """What was seen last."""
+        """Return what was seen last."""
         return iter(self._shown.items())
 
     async def look(self, queues: Sequence[DeclaredQueue], now: Position) -> None:

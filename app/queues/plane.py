@@ -59,7 +59,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TokenSettlement:
-    """What a consumer says of one event."""
+    """The verdict of a consumer on one event."""
 
     token: LoanToken
     how: SettleHow
@@ -194,7 +194,7 @@ class QueuePlane:
         return [one.token for one in said if (one.token.number, one.token.index) in over]
 
     async def is_full(self, queue: DeclaredQueue) -> bool:
-        """Whether consumers have as much of it as a window takes, so that nothing is lent until they settle."""
+        """True if consumers have as much of it as a window takes, so that nothing is lent until they settle."""
         states = await self._store.states(self._sources.of(queue))
         return any(one is not None and one.lent >= queue.options.rules.window for one in states)
 
@@ -220,7 +220,7 @@ class QueuePlane:
         await self.book.move(queue, now)
 
     async def stats(self, queue: DeclaredQueue) -> QueueStats:
-        """How it stands."""
+        """Return how it stands."""
         self._check()
         return await stats_in(self._store, self._sources.of(queue))
 

@@ -125,7 +125,7 @@ def _merged(together: Sequence[_Waiting]) -> tuple[list[Settlement], list[set[tu
 
 
 def _part(said: Sequence[Settlement], over: set[tuple[int, int]], doubles: set[tuple[int, int]]) -> Settled:
-    """What became of what one of them said."""
+    """Return what became of what one of them said."""
     mine = [(one.number, index) for one in said for index in one.indexes or (-1,)]
     ended = tuple(one for one in mine if one in over or one in doubles)
     return Settled(len(mine) - len(ended), ended)

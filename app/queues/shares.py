@@ -1,4 +1,4 @@
-"""Which shards of the event log a node feeds queues from."""
+"""The shards of the event log that a node feeds queues from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.core.events.plan import Plan
 
 
 class QueueShares:
-    """Which shards fall to this node; `live` tells the nodes of the cluster."""
+    """The shards that fall to this node; `live` tells the nodes of the cluster."""
 
     def __init__(self, plan: Plan, node_id: str, live: Callable[[], Awaitable[Sequence[str]]]) -> None:
         self._plan = plan
@@ -27,15 +27,15 @@ class QueueShares:
             self._mine = self._fallen()
 
     def mine(self, shard: Shard) -> bool:
-        """Whether the shard falls to this node."""
+        """True if the shard falls to this node."""
         return shard in self._mine
 
     def mine_by_name(self, name: str) -> bool:
-        """Whether something of this name does."""
+        """True if something of this name does."""
         return falls_to(self._node_id, self._known, name)
 
     def shards(self) -> Sequence[Shard]:
-        """Those that do."""
+        """Return those that do."""
         return sorted(self._mine)
 
     def _fallen(self) -> frozenset[Shard]:

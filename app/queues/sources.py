@@ -1,4 +1,4 @@
-"""Which shards a queue reads, and which events of them it may have."""
+"""The shards that a queue reads, and the events of them that it may have."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class QueueSources:
         return QueueSource(queue.id, self.dead_shard(queue), dead=True)
 
     def dead_shard(self, queue: DeclaredQueue) -> Shard:
-        """Where its dead letters are: in the first database."""
+        """Return where its dead letters are: in the first database."""
         return self._plan.shard(self._plan.kept[0].name, queue.dead_topic)
 
     def may_have(self, queue: DeclaredQueue, entry: Entry) -> bool:
-        """Whether an event is of the queue's tenant. A queue of no tenant has those of all."""
+        """True if an event is of the queue's tenant. A queue of no tenant has those of all."""
         if not queue.tenant or (entry.device and self._tenant_of(entry.device) == queue.tenant):
             return True
         return entry.topic.startswith((f"{OWN}dead/{queue.tenant}/", f"{EXCHANGES}{queue.tenant}/"))
 
     def shards(self, database: str) -> Sequence[Shard]:
-        """Those of a database."""
+        """Return those of a database."""
         found = self._plan.database(database)
         return () if found is None else found.all_shards()

@@ -1,4 +1,4 @@
-"""How a queue stands, over all its shards."""
+"""The state of a queue, over all its shards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.store.queues import QueueStore
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """How a queue stands. `oldest`: the position of the first event that is ready; 0: none is."""
+    """The state of a queue. `oldest`: the position of the first event that is ready; 0: none is."""
 
     ready: int
     lent: int
@@ -30,7 +30,7 @@ class QueueStats:
 
 
 async def stats_in(store: QueueStore, sources: Sequence[QueueSource]) -> QueueStats:
-    """How a queue with these sources stands. StoreUnavailableError."""
+    """Return how a queue with these sources stands. StoreUnavailableError."""
     return stats_of([one for one in await store.states(sources) if one is not None])
 
 

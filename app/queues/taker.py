@@ -59,14 +59,14 @@ class _WaitingConsumer:
 
     @property
     def left(self) -> int:
-        """How many more. Events that failed before come alone, so that they take no others with them."""
+        """Return how many more. Events that failed before come alone, so that they take no others with them."""
         if self.refused or any(loan.deliveries for _, loan in self.lent):
             return 0
         return self.most - sum(len(loan.references) for _, loan in self.lent)
 
 
 class _TakerDesk:
-    """Who waits for one queue, and what serves them."""
+    """The desk of those who wait for one queue, and what serves them."""
 
     def __init__(self) -> None:
         self.askers: list[_WaitingConsumer] = []
@@ -114,7 +114,7 @@ class QueueTaker:
 
     @property
     def waiting(self) -> int:
-        """How many wait here."""
+        """Return how many wait here."""
         return sum(len(one.askers) for one in self._desks.values())
 
     def dismiss(self) -> None:
@@ -254,7 +254,7 @@ class QueueTaker:
     async def _messages(
         self, queue: DeclaredQueue, lent: Sequence[tuple[QueueSource, Loan]], most_bytes: int
     ) -> list[QueueMessage]:
-        """What was lent, with its events; those that are gone are settled, those that are too much given back."""
+        """Return what was lent, with its events; settle those that are gone, give those back that are too much."""
         messages: list[QueueMessage] = []
         room = most_bytes
         for source, loan in lent:

@@ -1,4 +1,4 @@
-"""What has happened to a command: the port for those who follow it while it happens."""
+"""The history of a command: the port for those who follow it while it happens."""
 
 from __future__ import annotations
 

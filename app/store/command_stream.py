@@ -1,4 +1,4 @@
-"""What happens to all commands: the port for those who follow them together."""
+"""The events of all commands: the port for those who follow them together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CommandChanges(Protocol):
         """
 
     async def after(self, marks: Marks) -> StreamPage:
-        """What has happened after `marks`, which stay as they are; a part of it where it is much.
+        """Return what has happened after `marks`, which stay as they are; a part of it where it is much.
 
         The page says where some may have been dropped before they were read, and where all began anew.
         """

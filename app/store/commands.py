@@ -36,7 +36,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What became of an attempt to end a command: `won` tells whether this attempt made the outcome."""
+    """The result of an attempt to end a command: `won` tells whether this attempt made the outcome."""
 
     won: bool
     outcome: Outcome
@@ -44,7 +44,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which commands to list, newest first. `cursor` is what the page before gave.
+    """The commands to list, newest first. `cursor` is what the page before gave.
 
     With `idempotency_key` only the one that this key of the device stands for; `device_id` is needed then.
     """
@@ -62,7 +62,7 @@ class Query:
     until_us: int | None = None
 
     def wants(self, command: Command) -> bool:
-        """Whether the command is one of them, wherever pages are."""
+        """True if the command is one of them, wherever pages are."""
         return (
             self.device_id in (None, command.device_id)
             and self.state in (None, command.state)
@@ -74,7 +74,7 @@ class Query:
 
     @property
     def looks_on(self) -> bool:
-        """Whether commands between the first and the last of a page may be none of them."""
+        """True if commands between the first and the last of a page may be none of them."""
         return any(one is not None for one in (self.state, self.method, self.profile))
 
 
@@ -92,7 +92,7 @@ class CommandSlice:
 
 
 class CommandReader(Protocol):
-    """What is on record; nothing changes by reading.
+    """The reader of what is on record; nothing changes by reading.
 
     Common to both ports: a command whose retention has ended does not exist. What a later version of Homing has
     written, or what is damaged, is left alone and counted as `drop.unreadable_record`; where a single command is meant,

@@ -72,7 +72,7 @@ class Folders:
 
 
 def kind_of(url: str) -> EngineKind:
-    """Which engine the URL chooses; ConfigurationError when its scheme is not understood."""
+    """Return which engine the URL chooses; ConfigurationError when its scheme is not understood."""
     try:
         return engine_kind(url)
     except ValueError as error:
@@ -145,7 +145,7 @@ def _rocks_engine(
 def inspect_server(
     url: str, clock: Callable[[], float], run_id: str, terms: RedisTerms = NO_TERMS
 ) -> RedisFacts | None:
-    """What the server behind this URL is and how it is set up; None when its engine has no server.
+    """Return what the server behind this URL is and how it is set up; None when its engine has no server.
 
     Blocks, and writes nothing. StoreUnavailableError with a reason when nobody answers; ConfigurationError. `clock` is
     monotonic seconds.
@@ -159,7 +159,7 @@ def inspect_server(
 
 @dataclass(frozen=True, slots=True)
 class FolderFacts:
-    """What was seen of a folder; nothing of it is opened."""
+    """The facts that were seen of a folder; nothing of it is opened."""
 
     trouble: str = ""
     """Why it cannot be used, in a sentence; empty if it can."""
@@ -169,7 +169,7 @@ class FolderFacts:
 
 
 def inspect_folder(url: str) -> FolderFacts | None:
-    """What the folder of this URL is like; None when it names none. Blocks, and writes nothing."""
+    """Return what the folder of this URL is like; None when it names none. Blocks, and writes nothing."""
     if kind_of(url) is not EngineKind.ROCKS:
         return None
     path = folder_of(url)
@@ -191,7 +191,7 @@ def inspect_folder(url: str) -> FolderFacts | None:
 def inspect_event_log(
     url: str, databases: Sequence[Database], name: str, wall: Callable[[], float], terms: RedisTerms = NO_TERMS
 ) -> EventFacts:
-    """What the event log behind a redis:// URL holds, and who brings events in.
+    """Return what the event log behind a redis:// URL holds, and who brings events in.
 
     Blocks, and writes nothing. StoreUnavailableError; `wall` is seconds since 1970, `name` as in `open_events`.
     """
@@ -201,7 +201,7 @@ def inspect_event_log(
 
 
 def inspect_cold_place(url: str, databases: Sequence[str], clock: Clock, new_secret: Callable[[], str]) -> ArchiveFacts:
-    """Whether the place of the cold tier takes and gives back files. Blocks, ten seconds at most."""
+    """True if the place of the cold tier takes and gives back files. Blocks, ten seconds at most."""
     with _cold_extra():
         from app.store.parquet.place_facts import inspect_place  # noqa: PLC0415 - an extra
     return inspect_place(url, databases, clock, new_secret)
@@ -240,7 +240,7 @@ class QueueEngine:
 
 @dataclass(frozen=True, slots=True)
 class EventEngine:
-    """What the URL of an event log offers: the log, and the roles of who brings events in and who archives them."""
+    """The parts that the URL of an event log offers: the log, and the roles of intake and archivist."""
 
     open_log: Callable[[Sequence[Database]], EventStore]
     role: RoleLease
@@ -329,7 +329,7 @@ def _redis_events(
 
 
 def _life(new_secret: Callable[[], str]) -> str:
-    """What tells windows of a queue apart that began at different times."""
+    """Return what tells windows of a queue apart that began at different times."""
     return blake2b(new_secret().encode(), digest_size=4).hexdigest()
 
 

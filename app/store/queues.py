@@ -41,7 +41,7 @@ class QueueStore(Protocol):
         """Let go of everything."""
 
     def fills(self) -> dict[str, Fill]:
-        """How full the store's own buffers are."""
+        """Return how full the store's own buffers are."""
 
     async def now(self) -> Position:
         """The engine's clock."""
@@ -87,7 +87,7 @@ class QueueStore(Protocol):
         """Let a source of dead letters read them up to this position."""
 
     async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
-        """How each stands; None for one that was never fed."""
+        """Return how each stands; None for one that was never fed."""
 
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         """Forget all about them."""

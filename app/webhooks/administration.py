@@ -29,7 +29,7 @@ from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, EndpointBook
 
 @dataclass(frozen=True, slots=True)
 class EndpointChange:
-    """What a caller says of an endpoint; None leaves it as it is."""
+    """The wishes of a caller for an endpoint; None leaves it as it is."""
 
     url: str | None = None
     events: Sequence[str] | None = None
@@ -54,6 +54,7 @@ class WebhookAdministrator:
         allowed: Sequence[Network] = (),
     ) -> None:
         """`now` in µs. With `plain_http`, http:// is allowed, too; `allowed` networks are besides public addresses."""
+        self.most_of_tenant = MOST_OF_TENANT
         self._store = store
         self._book = book
         self._sender = sender
@@ -83,13 +84,15 @@ class WebhookAdministrator:
         there = await self._store.endpoints()
         if len(there) >= MOST_ENDPOINTS:
             raise CapacityError(f"there are {MOST_ENDPOINTS} webhooks, which is all that a cluster can have")
-        if tenant and sum(one.tenant == tenant for one in there) >= MOST_OF_TENANT:
-            raise CapacityError(f"tenant {tenant[:64]!a} has {MOST_OF_TENANT} webhooks, which is all that it can have")
+        if tenant and sum(one.tenant == tenant for one in there) >= self.most_of_tenant:
+            raise CapacityError(
+                f"tenant {tenant[:64]!a} has {self.most_of_tenant} webhooks, which is all that it can have"
+            )
         await self._put(endpoint, None)
         return endpoint, self._signer.secret(endpoint)
 
     async def all(self, tenant: str | None) -> Sequence[Endpoint]:
-        """Those of a tenant, the oldest first."""
+        """Return those of a tenant, the oldest first."""
         return [one for one in await self._store.endpoints() if tenant in (None, one.tenant)]
 
     async def get(self, tenant: str | None, endpoint_id: str) -> Endpoint:
@@ -135,7 +138,7 @@ class WebhookAdministrator:
     async def deliveries(
         self, tenant: str | None, endpoint_id: str, limit: int, behind: DeliveryPosition = FIRST
     ) -> tuple[int, DeliveryPage]:
-        """How many wait; and of these, the next one first, and those that ended, the last one first, up to `limit`."""
+        """Count those that wait; list them, the next one first, and those that ended, the last first, up to `limit`."""
         await self.get(tenant, endpoint_id)
         (waiting,) = await self._store.waiting([endpoint_id])
         return waiting, await self._store.deliveries(endpoint_id, limit, behind)

@@ -1,4 +1,4 @@
-"""How much waits for the endpoints of each tenant: one of them cannot fill the store for all."""
+"""The backlog of the endpoints of each tenant: one of them cannot fill the store for all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeliveryBacklog:
         self._of = found
 
     def has_room(self, tenant: str) -> bool:
-        """Whether another event may wait for an endpoint of the tenant."""
+        """True if another event may wait for an endpoint of the tenant."""
         return self._of[tenant] < MOST_OF_TENANT
 
     def add(self, tenant: str) -> None:
@@ -39,5 +39,5 @@ class DeliveryBacklog:
 
     @property
     def most(self) -> int:
-        """How many wait for the tenant for which most wait."""
+        """Return how many wait for the tenant for which most wait."""
         return max(self._of.values(), default=0)

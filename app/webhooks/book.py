@@ -51,7 +51,7 @@ class EndpointBook:
         self._wanting.clear()
 
     def told_of(self, device_id: str, profile: str, method: str, named: Sequence[str] = ()) -> tuple[str, ...]:
-        """Who is told of a command: those whose filter fits, and those that its caller names.
+        """Return who is told of a command: those whose filter fits, and those that its caller names.
 
         InvalidInputError for a name that is no endpoint of the device's tenant.
         """

@@ -56,7 +56,7 @@ class Deliverer:
         self._log = structlog.get_logger()
 
     def fills(self) -> Mapping[str, Fill]:
-        """How many attempts are under way, and how many events wait for the tenant for which most do."""
+        """Return how many attempts are under way, and how many events wait for the tenant for which most do."""
         flying = sum(lane.in_flight for lane, _ in self._lanes.values())
         return {
             "webhook_attempts": Fill(flying, MOST_IN_FLIGHT * max(1, len(self._lanes))),
@@ -104,7 +104,7 @@ class Deliverer:
             self._lanes[new] = lane, asyncio.create_task(lane.run(), name=f"webhook {new}")
 
     def _serves(self, endpoint: Endpoint) -> bool:
-        """Whether this node can sign for it: else its receiver would refuse what comes from here."""
+        """True if this node can sign for it: else its receiver would refuse what comes from here."""
         if endpoint.root != self._root:
             self._counters["webhooks.other_root"] += 1
             return False

@@ -1,4 +1,4 @@
-"""What endpoints are told, as JSON (Standard Webhooks 1.0: type, timestamp, data)."""
+"""The events that endpoints are told, as JSON (Standard Webhooks 1.0: type, timestamp, data)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def of_command(notice: OutboxEntry, command: Command, render: Render, now: int) 
 
 
 def of_disabled(endpoint: Endpoint, now: int) -> Delivery:
-    """That an endpoint is not served any more."""
+    """The event that an endpoint is not served any more."""
     data = {"webhook_id": endpoint.id, "url": endpoint.url, "reason": endpoint.disabled_reason}
     return Delivery(f"evt_{endpoint.id}_{now}", EventType.DISABLED, _body(EventType.DISABLED, now, data), now)
 
 
 def of_test(endpoint: Endpoint, now: int) -> Delivery:
-    """What somebody asked for who wants to see that it works."""
+    """Return what somebody asked for who wants to see that it works."""
     return Delivery(
         f"evt_{endpoint.id}_{now}", EventType.TEST, _body(EventType.TEST, now, {"webhook_id": endpoint.id}), now
     )

@@ -59,7 +59,7 @@ class DeliveryLane:
 
     @property
     def in_flight(self) -> int:
-        """How many attempts are under way."""
+        """Return how many attempts are under way."""
         return len(self._flying)
 
     def wake(self) -> None:
@@ -77,7 +77,7 @@ class DeliveryLane:
             await end(self._flying)
 
     async def _claim(self, endpoint: Endpoint) -> bool:
-        """Whether there may be more to claim."""
+        """True if there may be more to claim."""
         free = MOST_IN_FLIGHT - len(self._flying)
         if not free:
             return False

@@ -36,7 +36,7 @@ class WebhookPlane:
 
 
 def nobody(device_id: str, profile: str, method: str, named: Sequence[str]) -> tuple[str, ...]:
-    """Who is told of a command on a node that serves no webhooks; InvalidInputError when its caller names some."""
+    """Tell nobody, on a node that serves no webhooks; InvalidInputError when the caller of a command names some."""
     del device_id, profile, method
     if named:
         raise InvalidInputError("notify", "names webhooks, and this node has no HOMING_WEBHOOKS_SECRET_KEY")
@@ -115,7 +115,7 @@ def _deliverer(kernel: Kernel, book: EndpointBook, render: Render, sender: HttpS
 
 
 def _root_secret(webhooks: WebhooksSettings) -> bytes:
-    """What all secrets are derived from; none when no webhooks are wanted."""
+    """Return what all secrets are derived from; none when no webhooks are wanted."""
     if webhooks.secret_key_file is None:
         return webhooks.secret_key.get_secret_value().encode()
     try:

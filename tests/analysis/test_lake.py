@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.analysis import compact as compaction
-from app.analysis import rollup as rolling
 from app.analysis.lake import Lake
 from app.analysis.source import LATENCY
 from app.core.errors import ConfigurationError
@@ -134,12 +132,8 @@ def test_what_was_not_compacted_cannot_be_rolled_up(spark: SparkSession, tmp_pat
         analysis(spark, Path(), tmp_path, steps=("rollup",))
 
 
-def test_more_days_than_a_job_takes_at_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (compaction, rolling):
-        monkeypatch.setattr(module, "BATCH", 2)
+def test_more_days_than_a_job_takes_at_once(spark: SparkSession, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write(log, [row for day in range(3) for row in commands(day, 2)])
-    analysis(spark, log, out, steps=STEPS)
+    analysis(spark, log, out, steps=STEPS, days_at_once=2)
     assert counted(out) == {"2026-01-05": 2, "2026-01-06": 2, "2026-01-07": 2}

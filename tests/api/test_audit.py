@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.representation import instant
-from app.audit import recorder as writing
 from app.audit import writer as audit_writer
+from app.audit.recorder import SLACK_SECONDS
 from app.audit.verification import verify
 from app.core.access.changes import Put
 from app.core.access.model import Role
@@ -24,16 +24,17 @@ from tests.api.test_access import OTHER, OWN, Site, guarded
 
 
 @pytest.fixture
-async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
-    async with audited(tmp_path, monkeypatch) as site:
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with audited(tmp_path) as site:
         yield site
 
 
 @asynccontextmanager
-async def audited(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[Site]:
+async def audited(folder: Path, **settings: Any) -> AsyncIterator[Site]:
     """A node that writes its audit at once, on which somebody may read it."""
-    monkeypatch.setattr(writing, "GAP_SECONDS", writing.SLACK_SECONDS + 0.001)
     async with guarded(folder, **settings) as site:
+        audit: Any = site.rig.application.ports.audit
+        audit.gap_seconds = SLACK_SECONDS + 0.001
         await site.change(Put(Role(name="auditor", tenant_id="air", rules=("allow audit *:* on *",))))
         await site.add("auditor", "auditor")
         yield site
@@ -269,7 +270,7 @@ async def test_what_there_is_no_room_for_is_counted_and_told(site: Site, monkeyp
 async def test_commands_are_refused_where_they_must_be_on_record_and_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with audited(tmp_path, monkeypatch, audit_required=True) as site:
+    async with audited(tmp_path, audit_required=True) as site:
         database = Away(site, monkeypatch)
         assert (await site.send("operator")).status_code == 200
         database.away = True
@@ -288,7 +289,7 @@ async def test_commands_are_refused_where_they_must_be_on_record_and_cannot(
 async def test_less_is_put_on_record_where_less_is_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, kinds: set[str]
 ) -> None:
-    async with audited(tmp_path, monkeypatch, audit=mode) as site:
+    async with audited(tmp_path, audit=mode) as site:
         await site.send("operator")
         await site.send("viewer")
         await site.rig.http.put("/v1/roles/pilot", json={"rules": []}, headers=site.headers("admin"))
@@ -325,7 +326,7 @@ async def test_who_follows_and_who_changes_webhooks_is_on_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = {"secret_key": "0123456789abcdef" * 4}
-    async with audited(tmp_path, monkeypatch, webhooks=served) as site:
+    async with audited(tmp_path, webhooks=served) as site:
         headers, http = site.headers("admin"), site.rig.http
         sent = await site.send("operator")
         await http.get(f"/v1/commands/{sent.json()['id']}/events", headers=headers)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.api import sse
 from tests.api.rig import Rig, running
 from tests.api.serving import Served, serving
 from tests.api.streaming import Reading, stream
@@ -131,9 +130,9 @@ async def test_what_was_dropped_before_it_was_read_is_a_gap(served: Served) -> N
         assert (await numbers(reading, 1))[0] == [3]
 
 
-async def test_a_quiet_stream_is_given_newer_cursors(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.01)
+async def test_a_quiet_stream_is_given_newer_cursors(served: Served) -> None:
     rig = served.rig
+    rig.application.streams.keep_alive = 0.01
     async with stream(url(served, "?topic=nobody/speaks/here")) as reading:
         await follows(rig)
         say(rig, TOPIC, {"n": 1})
@@ -146,8 +145,8 @@ async def test_a_quiet_stream_is_given_newer_cursors(served: Served, monkeypatch
             seen.add(event.id)
 
 
-async def test_what_others_say_keeps_no_bookmark_back(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.2)
+async def test_what_others_say_keeps_no_bookmark_back(served: Served) -> None:
+    served.rig.application.streams.keep_alive = 0.2
     ended = asyncio.Event()
 
     async def chatter() -> None:

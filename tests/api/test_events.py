@@ -457,8 +457,8 @@ async def test_bodies_with_events_are_bounded_and_read_as_strictly_as_what_devic
     assert len(await read(keeping, topic="#")) == 2
 
 
-async def test_a_body_with_events_has_to_come_in_time(keeping: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.api.http.BODY_SECONDS", 0.05)
+async def test_a_body_with_events_has_to_come_in_time(keeping: Rig) -> None:
+    keeping.application.body_seconds = 0.05
     stuck = asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.api import sse
-from app.commands.follow import stream as feeding
+from app.commands.follow.stream import CommandStream, StreamFollower
 from tests.api.rig import Rig, running, until
 from tests.api.serving import Served, serving
 from tests.api.streaming import Event, Reading, stream
@@ -23,6 +22,13 @@ async def served(rig: Rig) -> AsyncIterator[Served]:
 
 def url(served: Served, query: str = "") -> str:
     return f"http://127.0.0.1:{served.port}/v1/commands/events{query}"
+
+
+def stream_of(rig: Rig) -> CommandStream:
+    """Return the node's stream of all commands, whose waits and bounds a test may set."""
+    stream = rig.application.ports.commands.stream
+    assert isinstance(stream, CommandStream)
+    return stream
 
 
 async def follows(rig: Rig, count: int = 1) -> None:
@@ -163,8 +169,8 @@ async def test_who_knows_of_what_has_not_happened_is_told_of_a_gap(rig: Rig, ser
         assert (await next_of(reading)).name == "outcome"
 
 
-async def test_what_the_store_lost_is_told_as_a_gap(rig: Rig, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeding, "KNOWN_SECONDS", 0.0)
+async def test_what_the_store_lost_is_told_as_a_gap(rig: Rig, served: Served) -> None:
+    stream_of(rig).known_seconds = 0.0
     async with stream(url(served)) as reading:
         await follows(rig)
         await rig.send("ok")
@@ -176,8 +182,8 @@ async def test_what_the_store_lost_is_told_as_a_gap(rig: Rig, served: Served, mo
         assert (await next_of(reading)).name == "outcome"
 
 
-async def test_a_quiet_stream_is_given_newer_ids(rig: Rig, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.01)
+async def test_a_quiet_stream_is_given_newer_ids(rig: Rig, served: Served) -> None:
+    rig.application.streams.keep_alive = 0.01
     async with stream(url(served, "?method=never")) as reading:
         await follows(rig)
         await rig.send("ok")
@@ -187,8 +193,8 @@ async def test_a_quiet_stream_is_given_newer_ids(rig: Rig, served: Served, monke
 
 
 async def test_who_does_not_read_is_cut_off(rig: Rig, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeding, "MOST_WAITING_BYTES", 1000)
-    monkeypatch.setattr(feeding.StreamFollower, "take", lambda _: b"")  # it stands in a write that does not return
+    stream_of(rig).most_waiting_bytes = 1000
+    monkeypatch.setattr(StreamFollower, "take", lambda _: b"")  # it stands in a write that does not return
     async with stream(url(served)) as reading:
         await follows(rig)
         await begun(rig)

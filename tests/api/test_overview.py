@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-import app.overview
 from tests.api.rig import Rig, running
 from tests.api.test_access import OTHER, OWN, Site, an_open_command, site  # noqa: F401 - a fixture
 from tests.waiting import eventually
 
 
-@pytest.fixture(autouse=True)
-def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An overview that is kept would say what was before."""
-    monkeypatch.setattr(app.overview, "KEPT_SECONDS", 0.0)
-
-
-async def overview(rig: Rig, headers: dict[str, str] | None = None) -> dict[str, Any]:
+async def overview(rig: Rig, headers: dict[str, str] | None = None, kept_seconds: float = 0.0) -> dict[str, Any]:
+    rig.application.ports.overviews.kept_seconds = kept_seconds  # one that is kept would say what was before
     answer = await rig.http.get("/v1/overview", headers=headers)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -56,12 +48,11 @@ async def test_while_the_store_is_away_it_says_so() -> None:
         assert (await overview(rig))["complete"] is True
 
 
-async def test_it_is_made_once_for_all_who_ask_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app.overview, "KEPT_SECONDS", 3600.0)
+async def test_it_is_made_once_for_all_who_ask_at_a_time() -> None:
     async with running() as rig:
-        first = await overview(rig)
+        first = await overview(rig, kept_seconds=3600.0)
         await rig.send("refuse")
-        assert await overview(rig) == first
+        assert await overview(rig, kept_seconds=3600.0) == first
 
 
 async def test_a_broker_that_is_away_is_named() -> None:

@@ -60,7 +60,7 @@ async def take(rig: Rig, most: int = 10, wait: str = "30s", **more: Any) -> list
 
 
 async def take_all(rig: Rig, count: int, **more: Any) -> list[dict[str, Any]]:
-    """So many, in as many calls as it takes."""
+    """Take so many events, in as many calls as it needs."""
     found: list[dict[str, Any]] = []
     async with asyncio.timeout(60):
         while len(found) < count:

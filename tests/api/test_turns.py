@@ -77,9 +77,8 @@ async def test_when_too_many_wait_the_next_is_told_so(rig: Rig, monkeypatch: pyt
     assert {one.status_code for one in await asyncio.gather(*waiting)} == {200}
 
 
-async def test_who_waits_too_long_for_a_turn_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.api.turns.WAIT_SECONDS", 0.01)
-    turns = Turns()
+async def test_who_waits_too_long_for_a_turn_is_told_so() -> None:
+    turns = Turns(wait_seconds=0.01)
     async with turns.take():
         with pytest.raises(CapacityError, match=r"no list could be read within 0\.01 s"):
             async with turns.take():

@@ -85,9 +85,11 @@ class TestBounds:
         await eventually(lambda: rig.application.ports.node.fills()["webhooks_waiting"].size == 3)
         never.set()
 
-    async def test_a_tenant_cannot_have_all_of_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("app.webhooks.administration.MOST_OF_TENANT", 1)
+    async def test_a_tenant_cannot_have_all_of_them(self, tmp_path: Path) -> None:
         async with guarded(tmp_path, webhooks=SERVED) as site:
+            webhooks = site.rig.application.ports.webhooks
+            assert webhooks is not None
+            webhooks.most_of_tenant = 1
             body = {"url": "https://a.example/hook", "events": ["command.failed"]}
             answers = [
                 await site.rig.http.post("/v1/webhooks", json=body, headers=site.headers(who))

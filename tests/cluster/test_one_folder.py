@@ -139,7 +139,7 @@ async def test_what_was_answered_before_a_kill_is_there_after_it(tmp_path: Path,
 
 
 async def test_queues_outlive_a_kill(tmp_path: Path, broker: MosquittoProcess) -> None:
-    """What was fed, lent, settled, put off and declared is as it was answered; tokens of before settle after."""
+    """Events that were fed, lent, settled or put off are as it was answered; tokens of before settle after."""
     with node_in(tmp_path, broker) as node:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * PATIENCE)) as session:
 

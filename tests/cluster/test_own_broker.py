@@ -68,7 +68,7 @@ async def test_commands_and_events_need_no_other_process(tmp_path: Path) -> None
 
 
 async def has_come_back(session: aiohttp.ClientSession, node: NodeProcess) -> bool:
-    """Whether the fleet listens again."""
+    """True if the fleet listens again."""
     async with session.get(f"{node.url}/v1/nodes") as response:
         return bool((await response.json())["self"]["counters"].get("broker.connected", 0) >= 3)
 

@@ -21,7 +21,7 @@ OpenPage = Callable[..., AbstractAsyncContextManager[Page]]
 
 
 class Watched:
-    """What a page does that it should not: errors, violations of its policy, requests to other hosts."""
+    """The misdeeds of a page: errors, violations of its policy, requests to other hosts."""
 
     def __init__(self, page: Page) -> None:
         self.said: list[str] = []

@@ -1,4 +1,4 @@
-"""How the pages look: axe at zero in both themes, on a desktop and a phone; nothing sticks out; pictures to look at."""
+"""The looks of the pages: axe at zero in both themes, on a desktop and a phone; nothing sticks out."""
 
 from __future__ import annotations
 

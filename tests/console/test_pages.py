@@ -1,4 +1,4 @@
-"""What people find on the pages of the console, in a real browser: journeys by roles and texts."""
+"""Journeys of people on the pages of the console, in a real browser, by roles and texts."""
 
 from __future__ import annotations
 

@@ -110,17 +110,17 @@ class NodeContainer(DockerContainer):
 
     @property
     def url(self) -> str:
-        """Where to reach it from this machine."""
+        """Return where to reach it from this machine."""
         return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(8080)}"
 
     @property
     def log_text(self) -> str:
-        """What it wrote so far."""
+        """Return what it wrote so far."""
         written: bytes = self.get_wrapped_container().logs()
         return written.decode(errors="replace")
 
     def attributes(self) -> dict[str, Any]:
-        """What `docker inspect` says."""
+        """Return what `docker inspect` says."""
         wrapped = self.get_wrapped_container()
         wrapped.reload()
         attributes: dict[str, Any] = wrapped.attrs

@@ -31,7 +31,7 @@ def nodes(services: Services) -> Iterator[list[NodeContainer]]:
 
 
 def adopted(survivors: list[NodeContainer]) -> bool:
-    """Whether one of them has taken over the session of a dead node."""
+    """True if one of them has taken over the session of a dead node."""
     said = [json.loads(until_status(f"{node.url}/v1/nodes", 200))["self"]["counters"] for node in survivors]
     return any(counters.get("adoption.sessions") for counters in said)
 
@@ -77,7 +77,7 @@ class Load:
         return command
 
     def assert_right(self) -> None:
-        """Whoever got an outcome got his own."""
+        """Assert that everybody who got an outcome got his own."""
         for _node, number, status, body in self.answers:
             if status == 200:
                 assert (body["state"], body["result"]) == ("succeeded", {"nonce": number})

@@ -54,7 +54,7 @@ class Stack:
         return f"http://127.0.0.1:{self.environment['HOMING_PORT']}"
 
     def images(self) -> dict[str, str]:
-        """Of which image each node is."""
+        """Return the image of each node."""
         found = {}
         for number in (1, 2, 3):
             container = docker.from_env().containers.get(self.compose("ps", "-q", f"node-{number}").strip())

@@ -65,7 +65,7 @@ async def directory(place: Place) -> AccessDirectory:
 
 @pytest.fixture(params=ENGINES)
 async def event_place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventPlace]:
-    """Where events are kept, with nothing in it."""
+    """The place where events are kept, with nothing in it."""
     place = place_of(request.param, tmp_path, request)
     if "redis" in request.param:
         await (await place.fresh(())).close()

@@ -14,7 +14,7 @@ ENGINES = ("memory", "rocks", "redis", "memory+cold", "rocks+cold", "redis+cold"
 
 
 def place_of(engine: str, folder: Path, request: pytest.FixtureRequest) -> EventPlace:
-    """Where an engine keeps events in a test."""
+    """Return where an engine keeps events in a test."""
     hot, plus, _ = engine.partition("+")
     if plus:
         return ColdEvents(place_of(hot, folder, request), folder / "cold")

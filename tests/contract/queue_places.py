@@ -34,7 +34,7 @@ def lives() -> Callable[[], str]:
 
 
 class QueueClock:
-    """What all engines take for the time, in µs."""
+    """The time for all engines, in µs."""
 
     def __init__(self) -> None:
         self.micros: Position = BEGIN

@@ -1,4 +1,4 @@
-"""What one version of Homing writes into Redis, and how it reads what is there. Run with that version on PYTHONPATH.
+"""One version of Homing writes into Redis, and reads what is there. Run with that version on PYTHONPATH.
 
     python speak.py write redis://…     put commands in all states there; print keys and wake-ups
     python speak.py read redis://…      print every command as this version sees it

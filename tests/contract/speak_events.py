@@ -38,7 +38,7 @@ SHARD = event.Shard("events", 0)
 
 
 def said(number: int) -> Entry:
-    """Of a device, and of somebody who makes topics up."""
+    """Return entries of a device, and of somebody who makes topics up."""
     topic = f"taught/{number % 7}/x" if number % 2 else f"made/{number % 40}/up{number % 3}"
     entry: Entry = event.Entry(topic, b"%d" % number)
     return entry

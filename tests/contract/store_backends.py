@@ -61,13 +61,13 @@ class Backend(Protocol):
         """The wake-ups since the last call: node id, and the outcome where it was sent along."""
 
     async def told(self) -> list[tuple[str, str]]:
-        """What watching nodes were told since the last call: node id and command id."""
+        """Return what watching nodes were told since the last call: node id and command id."""
 
     async def lose_happenings(self) -> None:
         """Drop what is kept for who follows all commands, as a Redis does that comes back empty."""
 
     async def size(self) -> int:
-        """How much is kept: 0 when nothing is left of any command."""
+        """Return how much is kept: 0 when nothing is left of any command."""
 
     async def close(self) -> None: ...
 
@@ -291,7 +291,7 @@ def answer(
     device: str | None = None,
     profile: str = "",
 ) -> Answer:
-    """What the device answers to the command on one of its topics."""
+    """Return what the device answers to the command on one of its topics."""
     place = registered.expectations[expectation]
     named = {
         Correlation.ID: registered.command_id,

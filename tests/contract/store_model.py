@@ -1,4 +1,4 @@
-"""What a state store does, said once more as plainly as possible: the judge of the random histories.
+"""A state store, said once more as plainly as possible: the judge of the random histories.
 
 A step returns what both stores must return, without the instants, which only they know.
 """
@@ -24,7 +24,7 @@ Plain = Any
 
 
 def plain(value: object) -> Plain:  # noqa: PLR0911 - one line a type
-    """What a store returned, without instants."""
+    """Return what a store returned, without instants."""
     match value:
         case Registered():
             return "registered"

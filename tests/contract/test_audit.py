@@ -18,8 +18,7 @@ from app.core.audit.lines import AuditBatch
 from app.core.errors import EntryConflictError
 from app.store.audit import SPAN_US, AuditEntry, AuditQuery, AuditStore, StoredLine
 from app.store.directory import AccessDirectory
-from app.store.sql.audit import lines as sql_audit
-from app.store.sql.audit import pages as audit_pages
+from app.store.sql.audit.lines import SqlAudit
 from tests.contract.directory_places import ALL, KEY, PLAIN_DEVICE
 from tests.contract.directory_places import Place as Database
 
@@ -84,10 +83,11 @@ async def all_pages(audit: AuditStore, query: AuditQuery) -> list[AuditEntry]:
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 async def test_pages_are_in_order_of_time_though_lines_tell_of_many_things_and_overlap(
-    audit: AuditStore, limit: int, monkeypatch: pytest.MonkeyPatch
+    audit: AuditStore, limit: int
 ) -> None:
     """Three writers, each of which tells of a time that overlaps with those of the others, in lines of any length."""
-    monkeypatch.setattr(audit_pages, "MOST_ROWS", 3)
+    assert isinstance(audit, SqlAudit)
+    audit.most_rows = 3
     rng = random.Random(3)
     told: list[dict[str, Any]] = []
     chains = {writer: Chain(writer) for writer in (*WRITERS, "node-3/c")}
@@ -114,11 +114,10 @@ async def test_pages_are_in_order_of_time_though_lines_tell_of_many_things_and_o
     assert not (await verify(audit)).faults
 
 
-async def test_old_lines_are_removed_from_the_beginning_of_each_chain(
-    directory: AccessDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sql_audit, "MOST_REMOVED", 3)
+async def test_old_lines_are_removed_from_the_beginning_of_each_chain(directory: AccessDirectory) -> None:
     audit = directory.audit
+    assert isinstance(audit, SqlAudit)
+    audit.most_removed = 3
     heads = await written(directory)
     before = lines(await audit.read(("", 0), 99))
     who = Author(principal="boss", at_us=99)

@@ -1,4 +1,4 @@
-"""What every cluster promises: leases and, with Redis, wake-ups. Each test takes two members of one cluster."""
+"""The promises of every cluster: leases and, with Redis, wake-ups. Each test takes two members of one cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def info(node_id: str, incarnation: str = "i1") -> NodeInfo:
 
 @dataclass
 class Heard:
-    """What a member was told."""
+    """The news that a member was told."""
 
     wakes: asyncio.Queue[tuple[str, Outcome | None]] = field(default_factory=asyncio.Queue)
     resubscribed: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
@@ -526,7 +526,7 @@ async def test_members_live_on_at_maxmemory() -> None:
 async def test_members_that_lost_the_list_of_nodes_agree_on_another_charter(
     joined: tuple[RedisCluster, Heard], redis: Redis
 ) -> None:
-    """Of dead nodes in it nobody knows any more: their sessions must not share in what comes from now on."""
+    """Nobody knows any more of dead nodes in it: their sessions must not share in what comes from now on."""
     member, _ = joined
     charter = await member.charter()
     await eventually(lambda: redis.hexists("mqtt:cluster", "listed"))

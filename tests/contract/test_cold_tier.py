@@ -69,7 +69,7 @@ async def say(log: EventStore, first: int, count: int = EVENTS) -> None:
 
 
 async def all_of(log: EventStore, topic_filter: str = "#") -> list[Event]:
-    """What readers see of all shards."""
+    """Return what readers see of all shards."""
     found: list[Event] = []
     for number in (0, 1):
         after, more = 0, True
@@ -127,7 +127,7 @@ async def test_a_death_in_between_leaves_each_event_in_exactly_one_tier(url: str
 async def test_a_log_that_forgets_before_the_catalogue_names_the_files_is_found_out(
     redis_server: RedisProcess, tmp_path: Path
 ) -> None:
-    """What the test above is worth: the mistake that it is there for, which a death brings to light."""
+    """The test above finds the mistake that it is there for, which a death brings to light."""
     async with Redis.from_url(redis_server.url) as client:
         await client.flushall()
     url, cold = redis_server.node_url, tmp_path / "cold"
@@ -152,11 +152,12 @@ async def test_what_is_cold_is_nowhere_else(url: str, tmp_path: Path) -> None:
 
 
 async def test_pages_that_end_within_an_hour_leave_nothing_out_whatever_was_read_before(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, tmp_path: Path
 ) -> None:
     """Row groups overlap in time, as they are in the order of topics: another end or beginning reads others of them."""
-    monkeypatch.setattr("app.store.parquet.files.GROUP_EVENTS", 8)
     async with opened(url, tmp_path / "cold") as log:
+        assert isinstance(log._archive, ParquetArchive)
+        log._archive.group_events = 8
         await say(log, 0, 90)
         await log.rotate("events", 1)
         shard = Shard("events", 0)

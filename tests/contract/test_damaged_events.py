@@ -1,4 +1,4 @@
-"""What is damaged in the Redis of the event log is named once and left out; readers are told, and get the rest."""
+"""Damage in the Redis of the event log is named once and left out; readers are told, and get the rest."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Damage = Callable[[bytes], bytes]
 
 
 def small(number: int) -> list[Entry]:
-    """What is kept as it is."""
+    """An entry that is kept as it is."""
     return [Entry(f"site/{each}/up", b"%d" % (10 * number + each)) for each in range(3)]
 
 
 def large(number: int) -> list[Entry]:
-    """What is compressed."""
+    """An entry that is compressed."""
     return [entry._replace(value=entry.value + b" " + WORDS) for entry in small(number)]
 
 

@@ -1,4 +1,4 @@
-"""What every access directory does, whatever database keeps it."""
+"""The promises of every access directory, whatever database keeps it."""
 
 from __future__ import annotations
 

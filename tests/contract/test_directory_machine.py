@@ -65,7 +65,7 @@ changes: st.SearchStrategy[Change] = st.one_of(
 
 
 class Model:
-    """What a directory is to do, with dictionaries."""
+    """A directory made of dictionaries: the model."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -175,7 +175,7 @@ class Stage:
     steps: int = 0
 
     def run(self, call: Callable[[AccessDirectory], Awaitable[Any]]) -> list[Any]:
-        """What the call gave or raised, in each."""
+        """Return what the call gave or raised, in each."""
 
         async def outcome(directory: AccessDirectory) -> object:
             try:

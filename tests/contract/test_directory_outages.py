@@ -1,4 +1,4 @@
-"""What an access directory says, and how soon, when its database is away, slow or closed to it."""
+"""The answers of an access directory when its database is away, slow or closed to it."""
 
 from __future__ import annotations
 

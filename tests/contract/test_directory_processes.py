@@ -28,7 +28,7 @@ async def use_all_connections(directory: AccessDirectory) -> None:
 
 
 async def verb(place: Place, *arguments: str) -> str:
-    """What `homing …` says, in a process of its own that opens the file and closes it."""
+    """Return what `homing …` says, in a process of its own that opens the file and closes it."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

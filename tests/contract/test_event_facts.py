@@ -1,4 +1,4 @@
-"""What the doctor sees of an event log in Redis, with the rights of a node."""
+"""The view that the doctor has of an event log in Redis, with the rights of a node."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def test_what_is_appended_is_read_in_its_order_with_all_that_is_known_of_i
 
 
 async def test_names_that_are_too_long_are_cut_between_characters(log: EventStore) -> None:
-    """Of a character that is cut in two nothing can be read, nor of all that lies in the same block."""
+    """A character that is cut in two cannot be read, nor can anything else in the same block."""
     await log.append(
         SHARD, [Entry("a", b"1"), Entry("a", b"2", "é" * 200, "ä" * 130, "x" + "☃" * 90), Entry("b", b"3")]
     )
@@ -225,7 +225,7 @@ async def test_who_appends_with_a_later_epoch_shuts_out_the_one_before(log: Even
 
 
 async def test_backends_append_beside_the_intake(log: EventStore) -> None:
-    """What comes over HTTP has no epoch, and is never shut out: only an intake may be outrun by its successor."""
+    """An append over HTTP has no epoch, and is never shut out: only an intake may be outrun by its successor."""
     await log.append(SHARD, said("a", "1"), epoch=5)
     await log.append(SHARD, said("a", "2"))
     with pytest.raises(FencedError):

@@ -10,7 +10,6 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import CallMismatchError, DatabaseNotFoundError, FencedError, StoreUnavailableError
-from app.core.events import batches
 from app.core.events.batches import CALL_KNOWN_US, MOST_WRITERS, BatchId, CallId, ClaimedKeys, KnownCalls, call_of
 from app.core.events.event import Entry, Position, Shard
 from app.core.events.reading import Reading
@@ -85,13 +84,12 @@ def test_what_a_node_adds_makes_no_other_call() -> None:
     assert call_of("", "k", "events", [here]) == call_of("", "k", "events", [Entry("a", b"1")])
 
 
-def test_keys_are_claimed_for_two_minutes_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    claimed = ClaimedKeys()
+def test_keys_are_claimed_for_two_minutes_and_bounded() -> None:
+    claimed = ClaimedKeys(most=2)
     claimed.claim(CallId("one", "a"), 10)
     with pytest.raises(CallMismatchError):
         claimed.claim(CallId("other", "a"), 10 + CALL_KNOWN_US)
     claimed.claim(CallId("other", "a"), 11 + CALL_KNOWN_US)
-    monkeypatch.setattr(batches, "MOST_CALLS", 2)
     for key in "bc":
         claimed.claim(CallId("one", key), 11 + CALL_KNOWN_US)
     claimed.claim(CallId("one", "a"), 11 + CALL_KNOWN_US)  # forgotten
@@ -104,14 +102,17 @@ async def test_calls_at_once_with_one_name_are_in_once(log: EventStore) -> None:
     assert len(await values(log)) == 1
 
 
-def test_calls_are_known_for_two_minutes_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_known_for_two_minutes() -> None:
     calls = KnownCalls([("b", 20), ("a", 10)])
     assert calls.put(CallId("c"), 10 + CALL_KNOWN_US) == []
     assert calls.put(CallId("d"), 11 + CALL_KNOWN_US) == ["a"]
     assert calls.position_of(CallId("a")) is None
     assert calls.position_of(CallId("b")) == 20
-    monkeypatch.setattr(batches, "MOST_CALLS", 2)
-    assert calls.put(CallId("e"), 12 + CALL_KNOWN_US) == ["b", "c"]
+
+
+def test_known_calls_are_bounded() -> None:
+    calls = KnownCalls([("b", 20), ("c", 21), ("d", 22)], most=2)
+    assert calls.put(CallId("e"), 23) == ["b", "c"]
 
 
 async def test_without_a_number_it_is_another_one(log: EventStore) -> None:

@@ -57,7 +57,7 @@ class Said:
 
 @dataclass
 class Model:
-    """What there is; the number of an event in `said` is its name in every engine."""
+    """The content of the log; the number of an event in `said` is its name in every engine."""
 
     said: list[Said] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)
@@ -85,7 +85,7 @@ class Model:
         return {topic: self.said[number].entry for (place, topic), number in self.values.items() if place == shard}
 
     def takes_all(self, shard: int, added: Sequence[Entry]) -> bool:
-        """Whether all of them get last values, without the room of those that they delete."""
+        """True if all of them get last values, without the room of those that they delete."""
         values = self.values_of(shard)
         for topic, entry in {one.topic: one for one in added}.items():
             if entry.value and topic not in values and not has_room(values, entry):
@@ -106,7 +106,7 @@ class Model:
 
 
 def has_room(values: dict[str, Entry], new: Entry) -> bool:
-    """Whether there is room for one more beside all these, and what others may still take of their parts."""
+    """True if there is room for one more beside all these, and what others may still take of their parts."""
     used = Counter(TENANTS.of(one.device) for one in values.values())
     others = {"", "north", "south"} - {TENANTS.of(new.device)}
     return len(values) + 1 + sum(max(0, PART - used[other]) for other in others) <= MOST

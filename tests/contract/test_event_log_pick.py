@@ -19,7 +19,7 @@ async def log(event_place: EventPlace) -> EventStore:
 
 
 async def say(log: EventStore, first: int, count: int, size: int = 0) -> list[Position]:
-    """So many events in one append, on several topics; their positions."""
+    """Append so many events at once, on several topics; return their positions."""
     entries = [
         Entry(f"thing/product/SN{number % 3}/osd" if number % 2 else f"$made/{number}", b"%d " % number + b"x" * size)
         for number in range(first, first + count)

@@ -1,4 +1,4 @@
-"""What quotas leave is counted where events are appended, over every engine."""
+"""The room that quotas leave is counted where events are appended, over every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who follow all commands miss nothing without being told: the reader of a node
+"""Followers of all commands miss nothing without being told: the reader of a node
 (app/commands/follow/stream.py)."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Node:
                 return told
 
     async def told(self, follower: StreamFollower) -> str:
-        """What those who follow are told with the next reads."""
+        """Return what those who follow are told with the next reads."""
         await read_all(self.feed)
         return follower.take().decode()
 
@@ -318,8 +318,8 @@ async def test_who_begins_after_the_clock_was_set_back_begins_behind_what_was_to
     assert again.gap
 
 
-async def test_who_leaves_too_much_is_told_no_more(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.commands.follow.stream.MOST_WAITING_BYTES", 20)
+async def test_who_leaves_too_much_is_told_no_more(node: Node) -> None:
+    node.feed.most_waiting_bytes = 20
     _, follower, reader = await node.begin()
     one = await running(node.store)
     with node.following(follower):
@@ -330,10 +330,8 @@ async def test_who_leaves_too_much_is_told_no_more(node: Node, monkeypatch: pyte
         assert follower.take() == b""
 
 
-async def test_who_leaves_too_much_while_pages_are_read_is_told_no_more(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.commands.follow.stream.MOST_WAITING_BYTES", 1000)
+async def test_who_leaves_too_much_while_pages_are_read_is_told_no_more(node: Node) -> None:
+    node.feed.most_waiting_bytes = 1000
     _, follower, reader = await node.begin()
     one = await running(node.store)
     with node.feed.follow(follower):

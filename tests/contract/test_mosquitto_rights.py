@@ -68,7 +68,7 @@ class Party:
         return True
 
     async def hears_no_more(self) -> None:
-        """What the broker had for it before this round trip, it has got: one connection keeps the order."""
+        """Assert that it has all that the broker had for it before this round trip: one connection keeps the order."""
         await self.may_write("nobody/may/write/this")
 
 

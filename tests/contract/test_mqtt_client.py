@@ -1,4 +1,4 @@
-"""What every MqttClient does: in process, over a real Mosquitto, and over the broker of a node."""
+"""The promises of every MqttClient: in process, over a real Mosquitto, and over the broker of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which command a message answers that could answer several, on every state store: an open one comes first."""
+"""A message that could answer several commands answers an open one first, on every state store."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ TOPICS = {"relay": "relay/dock-1/result", "tasmota": "stat/dock-1/RESULT"}
 
 @dataclass
 class Delivered:
-    """What the broker gives; `acknowledged` when its PUBACK went out."""
+    """A message that the broker gives; `acknowledged` when its PUBACK went out."""
 
     message: ReceivedMessage
     acknowledged: bool = False
@@ -105,7 +105,7 @@ class Node:
         self._inbox = Inbox(lambda arrival: answers.take(arrival, reader.read(arrival.message)), CLOCK)
 
     async def hear(self, payload: object, *, again: bool = False) -> tuple[MatchResult, str | None]:
-        """What became of a message, once it has its PUBACK."""
+        """Return what became of a message, once it has its PUBACK."""
         delivered = Delivered(ReceivedMessage(self._topic, json.dumps(payload).encode(), redelivered=again))
         self._inbox.handle(delivered)
         await self._inbox.drained()

@@ -52,7 +52,7 @@ RULES = (
 
 @dataclass
 class Ledger:
-    """What consumers and the feeder know."""
+    """The knowledge of consumers and the feeder."""
 
     fed: dict[int, int] = field(default_factory=dict)
     """Position -> key, of all that was fed in this life and has not ended."""
@@ -186,7 +186,7 @@ class Histories(RuleBasedStateMachine):
                 assert all(self._is_gone(at) for at in earlier), "a later event of a device before an earlier one"
 
     def _is_gone(self, position: int) -> bool:
-        """Whether it may have ended without a word to the ledger: as a dead letter, or too old."""
+        """True if it may have ended without a word to the ledger: as a dead letter, or too old."""
         if self.lending.ttl and position <= self.now - self.lending.ttl:
             return True
         return position in self.buried()
@@ -275,7 +275,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """What is in a folder survives; that a call was answered does not."""
+        """The content of a folder survives; that a call was answered does not."""
         self.last = None
         for side in self.sides:
             self.stage.run(side.place.restart())

@@ -108,7 +108,7 @@ def url_of(server: RedisProcess) -> str:
 
 
 async def examined(url: str) -> RedisFacts:
-    """What the doctor sees. It is asked again where Redis took longer than its limit, as it may on a busy machine."""
+    """Return what the doctor sees. It is asked again where Redis took longer than its limit, as on a busy machine."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(StoreUnavailableError):

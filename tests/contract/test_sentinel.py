@@ -80,7 +80,7 @@ class Writers:
 
 
 async def lost(writers: Writers, server: RedisProcess) -> set[int]:
-    """What was acknowledged and the server does not have."""
+    """Return what was acknowledged and the server does not have."""
     numbers = list(writers.acknowledged)
     async with Redis.from_url(server.url) as client:
         found = await client.mget([f"mqtt:history:{{{number}}}" for number in numbers])

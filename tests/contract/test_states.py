@@ -1,4 +1,4 @@
-"""What devices tell of their states, for every state store: the sentences of the port (app/store/echo_states.py)."""
+"""The states that devices tell, for every state store: the sentences of the port (app/store/echo_states.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `sweep`, the end of every key, and starting and closing promise, for every state store."""
+"""The promises of `sweep`, the end of every key, starting and closing, for every state store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `finish`, `mark`, `get`, `outcomes` and `list_commands` promise, for every state store."""
+"""The promises of `finish`, `mark`, `get`, `outcomes` and `list_commands`, for every state store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `follow` promises, for every state store: the sentences of the port (app/store/command_history.py)."""
+"""The promises of `follow`, for every state store: the sentences of the port (app/store/command_history.py)."""
 
 from __future__ import annotations
 

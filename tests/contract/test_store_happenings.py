@@ -1,4 +1,4 @@
-"""What the port for all commands together promises, for every state store (app/store/command_stream.py)."""
+"""The promises of the port for all commands together, for every state store (app/store/command_stream.py)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def places(device: str) -> st.SearchStrategy[tuple[Expectation, ...]]:
 
 @dataclass
 class Stage:
-    """What outlives a history: connections are expensive."""
+    """The parts that outlive a history: connections are expensive."""
 
     runner: asyncio.Runner
     client: Redis
@@ -71,7 +71,7 @@ class Stage:
     steps: int = 0
 
     def run(self, step: Awaitable[Any]) -> Plain:
-        """What the step returned or raised, without instants."""
+        """Return what the step returned or raised, without instants."""
 
         async def outcome() -> Plain:
             try:
@@ -199,7 +199,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.made)
     @rule(which=st.integers(0, 999), device=devices, topic=st.sampled_from(["services_reply", "events", "ack"]))
     def respond_astray(self, which: int, device: str, topic: str) -> None:
-        """With the id of a command, from any device on any topic."""
+        """Respond with the id of a command, from any device on any topic."""
         stray = Answer(
             f"thing/product/{device}/{topic}",
             device,
@@ -236,7 +236,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.made)
     @rule()
     def sweep(self) -> None:
-        """What was to end soon is overdue by now."""
+        """All that was to end soon is overdue by now."""
         self.clock.now += 0.01
         self.stage.runner.run(asyncio.sleep(0.004))
         expected = {
@@ -264,7 +264,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """What the folder has is all that there is."""
+        """All that there is lies in the folder."""
         self.stage.runner.run(self.rocks.again())
 
     @rule(node=nodes)

@@ -1,4 +1,4 @@
-"""What `respond` promises, for every state store: the sentences of the port (app/store/commands.py)."""
+"""The promises of `respond`, for every state store: the sentences of the port (app/store/commands.py)."""
 
 from __future__ import annotations
 

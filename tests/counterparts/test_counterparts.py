@@ -188,7 +188,7 @@ class EdgeBroker(MosquittoProcess):
 
 @contextmanager
 def broker_of(one: Counterpart, main: services.MosquittoProcess) -> Iterator[services.MosquittoProcess]:
-    """Where the device connects."""
+    """The address to which the device connects."""
     if not one.bridge:
         yield main
         return

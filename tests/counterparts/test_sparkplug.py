@@ -1,4 +1,4 @@
-"""What an edge node of pysparkplug says unasked: births are events, and its death, which is its will, is presence."""
+"""An edge node of pysparkplug speaks unasked: births are events, and its death, which is its will, is presence."""
 
 from __future__ import annotations
 

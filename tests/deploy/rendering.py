@@ -31,7 +31,7 @@ def find_kubectl() -> Path:
 
 
 def render(overlay: str, scratch: Path) -> list[Manifest]:
-    """What `kubectl kustomize deploy/k8s/<overlay>` prints."""
+    """Return what `kubectl kustomize deploy/k8s/<overlay>` prints."""
     kubectl = find_kubectl()
     root = KUBERNETES
     if _minor_version(kubectl) <= BUILT_IN_KUSTOMIZE_2:

@@ -18,7 +18,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 def by_default(value: str) -> str:
-    """What Compose makes of a value where the environment says nothing."""
+    """Return what Compose makes of a value where the environment says nothing."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
 
 

@@ -14,7 +14,7 @@ UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "homing.service"
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_understands_it(tmp_path: Path) -> None:
-    """With a program that is there, and the user of this process: those of the page are made by its steps."""
+    """The unit gets a program that is there, and the user of this process: those of the page are made by its steps."""
     text = UNIT.read_text("utf-8").replace("/opt/homing/venv/bin/homing serve", shutil.which("true") or "")
     kept = [line for line in text.splitlines() if not line.startswith(("User=", "Group=", "Documentation="))]
     unit = tmp_path / "homing.service"

@@ -1,4 +1,4 @@
-"""What `/metrics` says is what happened, stays small, and is what docs, dashboard and rules speak of."""
+"""The metrics say what happened, stay small, and are those that docs, dashboard and rules speak of."""
 
 from __future__ import annotations
 

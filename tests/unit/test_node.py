@@ -74,7 +74,7 @@ class Link(LoopbackMqttClient):
     deaf = False
 
     def publish(self, publication: Publication) -> Puback:
-        """What it publishes comes back to nobody, as on a broker that knows no shared subscriptions."""
+        """Its messages come back to nobody, as on a broker that knows no shared subscriptions."""
         return super().publish(replace(publication, topic="elsewhere") if self.deaf else publication)
 
     def connect(self) -> None:

@@ -1,4 +1,4 @@
-"""What happens to commands, as server-sent events."""
+"""Events of commands, as server-sent events."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class SendHeaders(BaseModel):
 
 
 class Known(BaseModel):
-    """How far a command is known to have come when it timed out. null stands for unknown."""
+    """The progress of a command that is known when it timed out. null stands for unknown."""
 
     published: Annotated[bool | None, Field(description="True if the command was handed over to the MQTT broker.")]
     acknowledged: Annotated[

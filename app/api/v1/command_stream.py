@@ -1,4 +1,4 @@
-"""What happens to all commands, as server-sent events."""
+"""The events of all commands, as server-sent events."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _NAMES: Final = ("device", "profile", "method", "state", "kind", "after")
 
 @dataclass(frozen=True, slots=True)
 class StreamFilter:
-    """What a caller wants to be told of."""
+    """The events that a caller wants to be told of."""
 
     names: Callable[[str], object]
     """Whether device, profile and method fit, a line break between."""
@@ -92,7 +92,7 @@ class StreamFilter:
     kinds: frozenset[str]
 
     def has(self, one: CommandChange) -> bool:
-        """Whether it is."""
+        """True if it is."""
         return (
             one.kind in self.kinds
             and one.state in self.states
@@ -117,7 +117,7 @@ async def _wanted(
 
 
 def _some(field: str, text: str | None, allowed: Sequence[str]) -> frozenset[str]:
-    """Those that are named, or all."""
+    """Return those that are named, or all."""
     if text is None:
         return frozenset(allowed)
     named = text.split(",")
@@ -203,7 +203,7 @@ _TEXT_OF: Final = {
 
 
 def _bookmark(ms: int) -> bytes:
-    """What happened before this millisecond was told."""
+    """Return what happened before this millisecond was told."""
     return sse.event("bookmark", orjson.dumps({"at": instant(ms * 1000)}), str(Position(ms, 0, 0)))
 
 

@@ -137,7 +137,7 @@ async def explain_command(
 
 
 async def _presence(device_id: str, events: EventPlane | None, asker: Asker) -> dict[str, object] | None:
-    """What the event log knows of the device, where there is one and it answers."""
+    """Return what the event log knows of the device, where there is one and it answers."""
     if events is None:
         return None
     with suppress(errors.UnavailableError, errors.EventLogError):
@@ -214,7 +214,7 @@ async def _filters(
     until: _Instant = None,
     idempotency_key: _Key = None,
 ) -> Asked:
-    """Which commands a caller lists, whatever their device and page."""
+    """Return which commands a caller lists, whatever their device and page."""
     now = node.now_us()
     return Asked(
         state=state,
@@ -232,7 +232,7 @@ _Filters = Annotated[Asked, Depends(_filters)]
 async def _asked(
     request: Request, filters: _Filters, device: _Device = None, limit: Limit = DEFAULT_LIMIT, cursor: _Cursor = None
 ) -> Asked:
-    """What a caller lists."""
+    """Return what a caller lists."""
     check_names(request, _FILTERS)
     if filters.idempotency_key is not None and device is None:
         raise InvalidInputError("device", "is missing; an idempotency key is one of a device")
@@ -242,7 +242,7 @@ async def _asked(
 async def _asked_of_device(
     request: Request, device_id: DeviceId, filters: _Filters, limit: Limit = DEFAULT_LIMIT, cursor: _Cursor = None
 ) -> Asked:
-    """What a caller lists of a device."""
+    """Return what a caller lists of a device."""
     check_names(request, _FILTERS_OF_DEVICE)
     return replace(filters, device_id=device_id, limit=limit, cursor=cursor)
 

@@ -43,7 +43,7 @@ class QueueRoute(_QueueModel):
 
 
 class ExchangeRoute(_QueueModel):
-    """What is said in an exchange that a queue gets."""
+    """The messages of an exchange that a queue gets."""
 
     exchange: Annotated[str, Field(description="The name of the exchange.", examples=["ops"])]
     key: Annotated[
@@ -84,7 +84,7 @@ class QueueBody(_QueueModel):
 
 
 class QueueCounts(_QueueModel):
-    """How a queue stands."""
+    """The state of a queue."""
 
     ready: Annotated[int, Field(description="Events that can be lent now, of those that were looked at so far.")]
     lent: Annotated[int, Field(description="Events that consumers have.")]
@@ -123,7 +123,7 @@ class LogQueues(_QueueModel):
 
 
 class TakeBody(_QueueModel):
-    """What a consumer asks for."""
+    """The request of a consumer."""
 
     max: Annotated[StrictInt, Field(description="The maximum number of events: 1 to 1000.")] = 32
     wait: Annotated[Duration, Field(description="How long to wait when there is none: up to 60s.")] = "0ms"
@@ -145,7 +145,7 @@ class TakenEvent(_QueueModel):
 
 
 class TakenEvents(_QueueModel):
-    """What was lent."""
+    """The events that were lent."""
 
     events: list[TakenEvent]
     full: Annotated[
@@ -175,7 +175,7 @@ class ExtendedLoan(_QueueModel):
 
 
 class SettleBody(_QueueModel):
-    """What became of events that were lent: up to 1024, each once."""
+    """The settlements of events that were lent: up to 1024, each once."""
 
     done: list[Token] = []
     retry: list[LaterLoan] = []
@@ -185,7 +185,7 @@ class SettleBody(_QueueModel):
 
 
 class SettledEvents(_QueueModel):
-    """What was settled."""
+    """The result of a settlement."""
 
     settled: int
     over: Annotated[
@@ -194,7 +194,7 @@ class SettledEvents(_QueueModel):
 
 
 class RewindBody(_QueueModel):
-    """Where a queue goes on."""
+    """The place where a queue goes on."""
 
     to: Annotated[str, Field(description="An instant, how long ago, or `now`.", examples=["2026-11-21T10:00:00Z"])]
 
@@ -233,7 +233,7 @@ class QueueConsumer(_QueueModel):
 
 
 class QueueConsumers(_QueueModel):
-    """Who took within the last minute."""
+    """The consumers that took within the last minute."""
 
     consumers: list[QueueConsumer]
 
@@ -247,7 +247,7 @@ def duration_of(field: str, text: str) -> timedelta:
 
 
 def options_of(body: QueueBody) -> QueueOptions:
-    """What is declared; InvalidInputError."""
+    """Return what is declared; InvalidInputError."""
 
     def some(field: str, text: str | None) -> timedelta | None:
         return None if text is None else duration_of(field, text)
@@ -299,7 +299,7 @@ def queue_json(queue: DeclaredQueue) -> dict[str, Any]:
 
 
 def counts_json(stats: QueueStats) -> dict[str, Any]:
-    """How a queue stands."""
+    """The state of a queue."""
     names = ("ready", "lent", "later", "held_back", "done", "retried", "dead", "expired", "delivered")
     return {
         **{name: getattr(stats, name) for name in names},

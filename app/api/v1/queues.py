@@ -223,7 +223,7 @@ async def take_from_queue(request: Request, name: _Name, body: models.TakeBody, 
 
 
 async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """What comes of it; ClientDisconnect when the caller hangs up before, and then nothing comes of it."""
+    """Return what comes of it; ClientDisconnect when the caller hangs up before, and then nothing comes of it."""
     task = asyncio.ensure_future(work)
     gone = asyncio.create_task(_gone(request))
     try:

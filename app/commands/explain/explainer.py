@@ -45,7 +45,7 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True)
 class CommandExplanation:
-    """What became of a command."""
+    """The explanation of what became of a command."""
 
     command: Command
     timeline: Sequence[TimelineStep]
@@ -125,7 +125,7 @@ class Explainer:
         return request, Target(command.device_id, names, topics, command.created_at - CLOCKS_US, until)
 
     async def _gaps(self, command: Command) -> Sequence[str]:
-        """What is not known as nodes have come and gone since."""
+        """Return what is not known as nodes have come and gone since."""
         nodes = await self._cluster.nodes()
         gaps = [
             f"{node.node_id} was started after it: what it knew before is lost"

@@ -39,7 +39,7 @@ _ABOUT_BYTES: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Where one begins: behind `marks`.
+    """The place where a follower begins: behind `marks`.
 
     None is missing since the millisecond `whole`; if `gap`, some from before may be.
     """
@@ -50,7 +50,7 @@ class Begun:
 
 
 class StreamListener(Protocol):
-    """How one who follows is told."""
+    """The port by which a follower is told."""
 
     def event(self, one: CommandChange, /) -> bytes:
         """Nothing when it is none of theirs."""
@@ -65,7 +65,9 @@ class StreamListener(Protocol):
 class StreamFollower:
     """One who follows. First pages are read for them alone (`took`); what is told to all meanwhile waits until then."""
 
-    def __init__(self, begun: Begun, listener: StreamListener, counters: Counters) -> None:
+    def __init__(
+        self, begun: Begun, listener: StreamListener, counters: Counters, most_waiting_bytes: int = MOST_WAITING_BYTES
+    ) -> None:
         self.changed: Final = asyncio.Event()
         """Set when there may be something to take."""
         self.marks = begun.marks
@@ -76,6 +78,7 @@ class StreamFollower:
         """All from before this millisecond was taken, so that they may come back with it."""
         self._listener = listener
         self._counters = counters
+        self._most_waiting_bytes = most_waiting_bytes
         self._latest = begun.whole
         self._early: list[StreamPage] | None = []
         """What all were told while pages were read for them alone."""
@@ -83,7 +86,7 @@ class StreamFollower:
         self._bytes = 0
 
     def took(self, page: StreamPage) -> bytes:
-        """What they are told of a page that was read for them."""
+        """Return what they are told of a page that was read for them."""
         told = b"".join(self._told(page, page.changes))
         self.marks, self.until = page.marks, max(page.until, self.whole)
         return told
@@ -98,14 +101,14 @@ class StreamFollower:
         self.marks = _READ
 
     def take(self) -> bytes:
-        """What has come meanwhile."""
+        """Return what has come meanwhile."""
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         self.until = self._latest
         return b"".join(waiting)
 
     def tell(self, page: StreamPage) -> None:
         """Put by what is theirs, unless they have left too much of what came before."""
-        if self._bytes > MOST_WAITING_BYTES:
+        if self._bytes > self._most_waiting_bytes:
             self._waiting.clear()
             self._early = None
             self._listener.cut_off()
@@ -140,6 +143,8 @@ class CommandStream:
     """`always` has them written whether or not anybody follows."""
 
     def __init__(self, store: CommandChanges, commands: CommandReader, counters: Counters, *, always: bool) -> None:
+        self.known_seconds = KNOWN_SECONDS
+        self.most_waiting_bytes = MOST_WAITING_BYTES
         self._store = store
         self._commands = commands
         self._counters = counters
@@ -160,8 +165,8 @@ class CommandStream:
         return len(self._followers)
 
     async def begin(self, after: Position | None) -> Begun:
-        """Where to read on after a position, or from now on. From now on they are written. StoreUnavailableError."""
-        since = await self._kept(KNOWN_SECONDS)
+        """Return where to read on after a position, or from now on; have events be written. StoreUnavailableError."""
+        since = await self._kept(self.known_seconds)
         now = max(await self._commands.now() // 1000, since)
         if now < self._told:
             since = await self._begin_anew()
@@ -177,10 +182,10 @@ class CommandStream:
 
     def follower(self, begun: Begun, listener: StreamListener) -> StreamFollower:
         """One who begins there."""
-        return StreamFollower(begun, listener, self._counters)
+        return StreamFollower(begun, listener, self._counters, self.most_waiting_bytes)
 
     async def page(self, marks: Marks) -> StreamPage:
-        """What comes after these marks. Waits for an absent store, as those do who are told."""
+        """Return what comes after these marks. Waits for an absent store, as those do who are told."""
         while True:
             try:
                 return await self._store.after(marks)
@@ -210,7 +215,7 @@ class CommandStream:
             complete = True
             try:
                 if self._followers or self._always:
-                    await self._kept(RENEW_SECONDS if self._kept_on else KNOWN_SECONDS)
+                    await self._kept(RENEW_SECONDS if self._kept_on else self.known_seconds)
                 if self._followers:
                     complete = await self.read()
             except (UnavailableError, StoreRefusedError) as error:

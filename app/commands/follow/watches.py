@@ -41,12 +41,12 @@ class Watch:
 
     @property
     def last(self) -> int:
-        """How many reports are known."""
+        """Return how many reports are known."""
         return 0 if self.account is None else self.account.count
 
     @property
     def watched(self) -> bool:
-        """Whether anybody still does."""
+        """True if anybody still does."""
         return bool(self._waiting)
 
     def enter(self) -> asyncio.Event:
@@ -97,11 +97,11 @@ class CommandFollower:
 
     @property
     def gone(self) -> bool:
-        """Whether its record has ended."""
+        """True if its record has ended."""
         return self._watch.gone
 
     def reports(self) -> Iterable[Report]:
-        """Those that were not seen; they count as seen with that."""
+        """Return those that were not seen; they count as seen with that."""
         account = self.account
         news = [one for one in account.reports if one.number > self.seen]
         if news:
@@ -141,7 +141,7 @@ class Watches(Observer):
         return len(self._watches)
 
     def fills(self) -> dict[str, Fill]:
-        """How many of them wait to be read."""
+        """Return how many of them wait to be read."""
         return {"watched": Fill(len(self._heard), max(1, len(self._watches)))}
 
     @asynccontextmanager

@@ -32,7 +32,7 @@ OfflineSince = Callable[[str], Awaitable[int | None]]
 
 
 async def nobody_knows(_device_id: str) -> int | None:
-    """Of a node that keeps no events."""
+    """The answer of a node that keeps no events."""
     return None
 
 
@@ -61,18 +61,18 @@ class Absence:
         self._asked_on = 0
 
     def default(self, profile: str) -> IfOffline:
-        """What a command of this profile does whose caller does not say."""
+        """Return what a command of this profile does whose caller does not say."""
         return IfOffline.FAIL if self.tells(profile) else IfOffline.SEND
 
     def asks_first(self, if_offline: IfOffline | None) -> bool:
-        """Whether a command is sent only to a device that is not known to be away; None: its caller does not say.
+        """True if a command is sent only to a device that is not known to be away; None: its caller does not say.
 
         A command that does not expire would reach the device whenever it comes back, however late that is.
         """
         return if_offline is IfOffline.FAIL or (if_offline is None and not self._expire)
 
     def tells(self, profile: str) -> bool:
-        """Whether the broker says of a command of this profile that nobody is subscribed."""
+        """True if the broker says of a command of this profile that nobody is subscribed."""
         return profile in self._told and not self._contradicted()
 
     def defaults(self) -> Mapping[str, IfOffline]:

@@ -95,7 +95,7 @@ class CommandAdmission:
     async def _refusal(
         self, interlocks: tuple[Interlock, ...], request: CommandRequest, profile: DeviceProfile
     ) -> HomingError | None:
-        """Why the command must not be sent: an InterlockError or InterlockBlindError; None when it may be."""
+        """Return why the command must not be sent: an InterlockError or InterlockBlindError; None when it may be."""
         try:
             async with asyncio.timeout(READ_BUDGET.total_seconds()):
                 verdicts = await self._verdicts(interlocks, request, profile)

@@ -58,7 +58,7 @@ class Invocation:
 
     @property
     def replayed(self) -> bool:
-        """Whether an earlier call with the same idempotency key began it."""
+        """True if an earlier call with the same idempotency key began it."""
         return self._again is not None
 
     async def wait(self, budget: timedelta) -> Command:
@@ -194,7 +194,7 @@ class Invoker:
         return Invocation(command, self._waiters, waiter)
 
     async def _is_there(self, command: Command) -> bool:
-        """Whether to send a command that is not to wait for a device that is away; ends it if not.
+        """True if to send a command that is not to wait for a device that is away; ends it if not.
 
         Of other commands the broker alone tells, which costs nothing.
         """
@@ -363,7 +363,7 @@ def not_sent(error: BaseException) -> bytes:
 
 
 def unsent_code(command: Command) -> str | None:
-    """Why the command is unsent: NOT_SENT, NO_SUBSCRIBER, DEVICE_OFFLINE or the code of an UnpublishableError.
+    """Return why the command is unsent: NOT_SENT, NO_SUBSCRIBER, DEVICE_OFFLINE or the code of an UnpublishableError.
 
     None when it is not.
     """
@@ -379,7 +379,7 @@ def error_of(command: Command) -> Mapping[str, Any]:
 
 
 def may_be_sent_again(command: Command) -> bool:
-    """Whether the command did not leave, for a reason that passes."""
+    """True if the command did not leave, for a reason that passes."""
     return unsent_code(command) == NOT_SENT
 
 

@@ -22,7 +22,7 @@ from app.core.profiles.templates import CommandFacts
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """What a caller asks for, validated."""
+    """The request of a caller, validated."""
 
     device_id: str
     method: str
@@ -44,7 +44,7 @@ ToldOf = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
 
 
 class Registrar:
-    """Of one node: commands that it registers are at home here."""
+    """The registrar of one node: commands that it registers are at home here."""
 
     def __init__(
         self, *, publisher: Publisher, new_ulid: IdFactory, node_id: str, retention: timedelta, told_of: ToldOf
@@ -80,7 +80,7 @@ class Registrar:
 
 
 def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectation, ...]:
-    """Where the command may be answered; InvalidInputError when no answer could be told to be its own."""
+    """Return where the command may be answered; InvalidInputError when no answer could be told to be its own."""
     found = profile.expectations(facts)
     if not found:
         raise InvalidInputError("params", _lacking(profile, facts.method))
@@ -88,7 +88,7 @@ def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectat
 
 
 def _lacking(profile: DeviceProfile, method: str) -> str:
-    """Why no answer to the command could be told to be its own."""
+    """Return why no answer to the command could be told to be its own."""
     specs = profile.answering(method)
     values = [" with ".join(spec.value) for spec in specs if spec.value]
     wishes = [one.equals for spec in specs if spec.echo is not None for one in spec.echo.wishes]

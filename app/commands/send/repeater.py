@@ -94,7 +94,7 @@ class Repeater:
         )
 
     async def _repeat(self, command: Command, offset: int) -> bool:
-        """Whether it was sent. `offset` leads from our monotonic clock to the store's, in microseconds."""
+        """True if it was sent. `offset` leads from our monotonic clock to the store's, in microseconds."""
         if await self._overtaken(command):
             self._counters["repeat.overtaken"] += 1
             return False
@@ -129,7 +129,7 @@ class Repeater:
             await self._expirer.end(command.id, CommandState.SUCCEEDED)
 
     async def _overtaken(self, command: Command) -> bool:
-        """Whether its device was told something else since: opening what was closed meanwhile is no repetition."""
+        """True if its device was told something else since: opening what was closed meanwhile is no repetition."""
         page = await self._store.list_commands(Query(device_id=command.device_id, limit=LOOK_BACK))
         return any(
             one.created_at > command.created_at
@@ -143,6 +143,6 @@ class Repeater:
 
 
 def _raise_first(failures: Sequence[BaseException]) -> None:
-    """What is a mistake of ours goes before what is merely away."""
+    """Raise a mistake of ours before an error of what is merely away."""
     for failure in sorted(failures, key=lambda one: isinstance(one, UnavailableError)):
         raise failure

@@ -1,1 +1,1 @@
-"""What a broker decides: no socket, no clock, no wait."""
+"""The decisions of a broker: no socket, no clock, no wait."""

@@ -130,7 +130,7 @@ class Broker:
         )
 
     def _best(self, client_ids: list[str]) -> str:
-        """Who could be sent a message at once, else who is connected, else whose turn it is."""
+        """Return who could be sent a message at once, else who is connected, else whose turn it is."""
         sessions = [self.sessions[one] for one in client_ids]
         ready = next((one for one in sessions if one.ready), None)
         connected = next((one for one in sessions if one.outlet is not None), None)

@@ -166,5 +166,5 @@ def malformed(sentence: str) -> PacketError:
 
 
 def protocol_error(sentence: str) -> PacketError:
-    """What is parsed and not allowed (section 4.13.1)."""
+    """Return what is parsed and not allowed (section 4.13.1)."""
     return PacketError(ReasonCode.PROTOCOL_ERROR, sentence)

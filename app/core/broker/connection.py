@@ -37,7 +37,7 @@ class ClientLink(Protocol):
 
     @property
     def saturated(self) -> bool:
-        """Whether so much waits for the socket that more should wait elsewhere."""
+        """True if so much waits for the socket that more should wait elsewhere."""
 
     def write(self, data: bytes) -> None:
         """Send bytes, in order, without waiting."""
@@ -47,7 +47,7 @@ class ClientLink(Protocol):
 
 
 class BrokerConnection:
-    """Whoever has the socket calls `receive` with each packet, `refuse` with a fault, and `lost` at the end."""
+    """The owner of the socket calls `receive` with each packet, `refuse` with a fault, and `lost` at the end."""
 
     def __init__(self, broker: Broker, link: ClientLink) -> None:
         self.version = V5
@@ -65,12 +65,12 @@ class BrokerConnection:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is read any more."""
+        """True if nothing is read any more."""
         return self._closed
 
     @property
     def connected(self) -> bool:
-        """Whether CONNECT was accepted."""
+        """True if CONNECT was accepted."""
         return self._session is not None
 
     @property
@@ -81,7 +81,7 @@ class BrokerConnection:
 
     @property
     def saturated(self) -> bool:
-        """Whether messages should wait in the session."""
+        """True if messages should wait in the session."""
         return self._link.saturated
 
     def receive(self, packet: Packet) -> None:
@@ -138,7 +138,7 @@ class BrokerConnection:
             self.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)
 
     def send(self, packet: Packet) -> bool:
-        """Whether the client takes a packet of this size [MQTT-3.1.2-24]; False leaves it unsent."""
+        """True if the client takes a packet of this size [MQTT-3.1.2-24]; False leaves it unsent."""
         data = encode(packet, self.version)
         if self._largest and len(data) > self._largest:
             return False

@@ -1,4 +1,4 @@
-"""What topic names and topic filters may be (MQTT 5, sections 4.7 and 4.8)."""
+"""The rules of topic names and topic filters (MQTT 5, sections 4.7 and 4.8)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Message:
         return len(self.topic) + len(self.payload) + OVERHEAD
 
     def expired(self, now: float) -> bool:
-        """Whether nobody should get it any more."""
+        """True if nobody should get it any more."""
         return self.expires_at is not None and now >= self.expires_at
 
     def properties_for(self, identifiers: tuple[int, ...], now: float) -> Properties:
@@ -53,7 +53,7 @@ def expiry_of(properties: Properties, now: float) -> float | None:
 
 
 def handed_on(properties: Properties) -> Properties:
-    """What receivers get unaltered [MQTT-3.3.2-4, -15 to -20]."""
+    """Return what receivers get unaltered [MQTT-3.3.2-4, -15 to -20]."""
     if properties.values.keys().isdisjoint(_OF_ONE_HOP):
         return properties
     return replace(properties, values={key: one for key, one in properties.values.items() if key not in _OF_ONE_HOP})

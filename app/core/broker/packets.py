@@ -10,7 +10,7 @@ from app.core.broker.properties import NO_PROPERTIES, Properties
 
 @dataclass(frozen=True, slots=True)
 class WillMessage:
-    """What is published when the connection ends without DISCONNECT (section 3.1.2.5)."""
+    """The message that is published when the connection ends without DISCONNECT (section 3.1.2.5)."""
 
     topic: str
     payload: bytes

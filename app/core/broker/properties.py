@@ -69,7 +69,7 @@ _KNOWN: Final = {int(one): one for one in Property}
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """Those of a packet. `values` has each at most once; the other two may come several times, in this order.
+    """The properties of a packet. `values` has each at most once; the other two may come several times, in this order.
 
     `subscription_identifiers` are for PUBLISH, which may have several; SUBSCRIBE has one in `values`.
     """

@@ -31,7 +31,7 @@ class RetainedMessages:
         return self._count
 
     def has_room(self, message: Message) -> bool:
-        """Whether it could be kept. One without payload takes none: it removes."""
+        """True if it could be kept. One without payload takes none: it removes."""
         if not message.payload:
             return True
         old = self.get(message.topic)
@@ -66,7 +66,7 @@ class RetainedMessages:
         return True
 
     def remove(self, topic: str) -> None:
-        """Where there is one."""
+        """Remove the message of a topic, where there is one."""
         path, level = [], self._root
         for name in topic.split("/"):
             below = level.below.get(name)
@@ -83,7 +83,7 @@ class RetainedMessages:
             del above.below[name]
 
     def matching(self, topic_filter: str, now: float) -> list[Message]:
-        """Those that a subscriber of the filter, which is not shared, gets; expired ones are removed on the way."""
+        """Yield those that a subscriber of the filter, which is not shared, gets; remove expired ones on the way."""
         found = list(_below(self._root, topic_filter.split("/"), first=True))
         for one in found:
             if one.expired(now):

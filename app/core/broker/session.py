@@ -25,10 +25,10 @@ class ClientOutlet(Protocol):
 
     @property
     def saturated(self) -> bool:
-        """Whether so much waits for the socket that more should wait elsewhere."""
+        """True if so much waits for the socket that more should wait elsewhere."""
 
     def send(self, packet: Packet) -> bool:
-        """Whether the client takes a packet of this size; False leaves it unsent."""
+        """True if the client takes a packet of this size; False leaves it unsent."""
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class ClientSession:
 
     @property
     def ready(self) -> bool:
-        """Whether a message would leave at once."""
+        """True if a message would leave at once."""
         outlet = self.outlet
         if outlet is None or outlet.saturated or self.waiting or self._again:
             return False

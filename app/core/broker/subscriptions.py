@@ -1,4 +1,4 @@
-"""Who gets a message: subscriptions by their filters, those of a share in turns (MQTT 5, sections 3.8 and 4.8)."""
+"""Subscriptions decide who gets a message; those of a share take turns (MQTT 5, sections 3.8 and 4.8)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SubscriptionTable:
         return new
 
     def remove(self, client_id: str, topic_filter: str) -> bool:
-        """Whether there was one."""
+        """True if there was one."""
         members = self._by_filter.get(topic_filter, {})
         if members.pop(client_id, None) is None:
             return False
@@ -93,7 +93,7 @@ class SubscriptionTable:
             )
 
     def has_share(self, share: str) -> bool:
-        """Whether somebody has this shared subscription."""
+        """True if somebody has this shared subscription."""
         return share in self._by_filter
 
     def receiver_of(self, share: str) -> Receiver:

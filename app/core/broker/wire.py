@@ -27,7 +27,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes are not read yet."""
+        """Return how many bytes are not read yet."""
         return self._end - self.at
 
     def byte(self) -> int:
@@ -70,7 +70,7 @@ class Reader:
         return found
 
     def part(self) -> Reader:
-        """What follows a length, to be read by itself."""
+        """Return what follows a length, to be read by itself."""
         size = self.variable()
         self._take(size)
         return Reader(self._data, self.at - size, self.at)
@@ -80,7 +80,7 @@ class Reader:
         return self._take(self.left)
 
     def since(self, start: int) -> bytes:
-        """What was read since `at` was there."""
+        """Return what was read since `at` was there."""
         return self._data[start : self.at]
 
     def finish(self) -> None:
@@ -131,7 +131,7 @@ class Framing:
 
     @property
     def held(self) -> int:
-        """How many bytes wait for the rest of their packet."""
+        """Return how many bytes wait for the rest of their packet."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -150,7 +150,7 @@ class Framing:
             del self._buffer[:start]
 
     def _bounds(self, start: int) -> tuple[int, int] | None:
-        """Where the body begins and ends; None while nobody can know."""
+        """Return where the body begins and ends; None while nobody can know."""
         length = 0
         for index, byte in enumerate(self._buffer[start + 1 : start + 1 + _MOST_BYTES]):
             length |= (byte & ~_CONTINUED) << (7 * index)

@@ -93,7 +93,7 @@ class Answer:
 
     @property
     def others(self) -> tuple[Answer, ...]:
-        """How other kinds and profiles that have the topic read the message."""
+        """Return how other kinds and profiles that have the topic read the message."""
         found = () if self.further is None else tuple(self.further)
         self.further = iter(found)
         return found

@@ -1,4 +1,4 @@
-"""What a command is and the only place that knows which state may follow which."""
+"""The command, and the only place that knows which state may follow which."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class CommandState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether this state is an outcome: nothing follows it, a late response is only annexed."""
+        """True if this state is an outcome: nothing follows it, a late response is only annexed."""
         return self in FINAL_STATES
 
 
 class CommandEvent(StrEnum):
-    """What can happen to a command."""
+    """The events that can happen to a command."""
 
     PUBLISH = "publish"
     PUBACK = "puback"
@@ -44,7 +44,7 @@ class CommandEvent(StrEnum):
 
 
 class IfOffline(StrEnum):
-    """What a command does if the broker reports that nobody is subscribed to its topic (PUBACK 0x10)."""
+    """The fate of a command if the broker reports that nobody is subscribed to its topic (PUBACK 0x10)."""
 
     FAIL = "fail"
     """It is unsent, at once."""

@@ -46,7 +46,7 @@ class LearnedTimeouts:
     _groups: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def timeout(self, profile: str, method: str, device_id: str) -> timedelta | None:
-        """That of the device's group, else that of the method, else None."""
+        """The timeout of the device's group, else that of the method, else None."""
         if not self.timeouts:
             return None
         found = self.timeouts.get((profile, method, self._group(device_id))) if self.rule else None

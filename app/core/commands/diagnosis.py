@@ -1,4 +1,4 @@
-"""What probably became of a command: a table from what is known to a sentence, which may be that nobody knows."""
+"""A table from what is known of a command to a sentence on what became of it, which may be that nobody knows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceSighting:
-    """Where a device was heard last, on the topics of a profile. `at` is in microseconds since the epoch."""
+    """The place where a device was heard last, on the topics of a profile. `at` is in microseconds since the epoch."""
 
     at: int
     node: str

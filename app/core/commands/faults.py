@@ -1,4 +1,4 @@
-"""Why a command did not succeed, as its record has it, and as callers are told."""
+"""The reasons why a command did not succeed, as its record has them, and as callers are told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has happened to a command, in order: the reports of its progress, its outcome, a late response.
+"""The history of a command, in order: the reports of its progress, its outcome, a late response.
 
 Each has a number. The reports are counted from 1 as the store takes them, the outcome is the next one, and a late
 response the one after that; 0 is the command as a reader first saw it. So an outcome costs nothing to keep: the record
@@ -52,7 +52,7 @@ class Account:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing can happen to it any more."""
+        """True if nothing can happen to it any more."""
         command = self.command
         return command.state.final and (command.late is not None or command.state not in LATE_STATES)
 

@@ -62,7 +62,7 @@ class Near:
     in_time: bool
 
     def concerns(self, command_id: str) -> bool:
-        """Whether it can have to do with the command at all: of its life, and of its device or with its very id.
+        """True if it can have to do with the command at all: of its life, and of its device or with its very id.
 
         Another device may say the same value, as `POWER`, about a command of its own.
         """
@@ -75,7 +75,7 @@ def plain(topic: str) -> str:
 
 
 def compare(miss: MissedMessage, target: Target) -> Near:
-    """How near the message came to being the answer."""
+    """Return how near the message came to being the answer."""
     same_topic = miss.topic in target.topics
     same_id = miss.got in target.names and bool(miss.got)
     same_device = miss.device == target.device or (same_topic and not miss.device)
@@ -92,7 +92,7 @@ def compare(miss: MissedMessage, target: Target) -> Near:
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether they differ by a few letters, in case, or as one has something in front or behind."""
+    """True if they differ by a few letters, in case, or as one has something in front or behind."""
     if not one or not other:
         return False
     low, high = one.casefold(), other.casefold()

@@ -1,4 +1,4 @@
-"""How far a command is known to have come when its deadline passed, and how that is said."""
+"""The progress of a command that is known when its deadline passed, and the words for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMED_OUT: Final = "timed_out"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryProgress:
-    """What a node knows of a command; None is what it does not know.
+    """The knowledge that a node has of a command; None is what it does not know.
 
     `published` is whether it was written to the broker's connection, `acknowledged` whether the broker took it (it does
     not say so with QoS 0), `subscribed` whether anybody was subscribed to its topic then. `acknowledged_at` is in

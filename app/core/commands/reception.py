@@ -1,4 +1,4 @@
-"""Where and when a response came in: what the receiving node knows, and its home node does not.
+"""The place and time at which a response came in: the receiving node knows them, and its home node does not.
 
 It travels behind the name of the receiving node, in wake-ups and on record, with blanks between, as node ids have none:
 `<node id> <received µs> <correlation, one letter> <bytes of the payload>`. The instant is 0 where nobody wants to know
@@ -20,7 +20,7 @@ _CORRELATIONS: Final = {one.value[0].encode(): one for one in Correlation if one
 
 
 class Reception(NamedTuple):
-    """How a response came in. `received_at` is in microseconds since the epoch on the store's clock, where noted."""
+    """The facts of a response's arrival. `received_at` is in microseconds on the store's clock, where noted."""
 
     received_at: int | None
     correlation: Correlation
@@ -29,12 +29,12 @@ class Reception(NamedTuple):
 
 
 def reception_of(answer: Answer) -> Reception:
-    """How this response came in."""
+    """Return how this response came in."""
     return Reception(answer.received_at, answer.correlation, answer.size)
 
 
 def encode_reception(reception: Reception | None) -> str:
-    """What follows the name of the receiving node: nothing, or a blank and the rest."""
+    """Return what follows the name of the receiving node: nothing, or a blank and the rest."""
     if reception is None:
         return ""
     sign = _ECHO if reception.correlation is Correlation.ECHO else ""

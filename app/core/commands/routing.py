@@ -1,4 +1,4 @@
-"""Where a recorded response goes next: decided here, carried out by the dispatcher."""
+"""The next place of a recorded response is decided here, and the dispatcher takes it there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.core.commands.reception import Reception
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended. `finished_at` is in microseconds since the epoch on the store's clock; texts are JSON.
+    """The end of a command. `finished_at` is in microseconds since the epoch on the store's clock; texts are JSON.
 
     `reception` is known where a response made the outcome. `trace` is that of the
     registration, in the wake-ups of responses only. `home_heard` is for the node that made the outcome: whether the
@@ -32,7 +32,7 @@ class Outcome:
 
 
 class MatchResult(StrEnum):
-    """What the store's one atomic step made of a response."""
+    """The result of the store's one atomic step for a response."""
 
     WON = "won"
     """It is the outcome."""

@@ -1,4 +1,4 @@
-"""What happens to commands, all of them together: what a stream over the whole cluster tells.
+"""The changes of all commands together, as a stream over the whole cluster tells them.
 
 They are numbered like what happens to one command (history.py). Besides, each has a position: the instant at which the
 store took it, and a number within its partition. Those of a command are in one partition, and so in order.
@@ -28,7 +28,7 @@ _LAST: Final = 2**63
 
 
 class CommandChangeKind(StrEnum):
-    """What it was."""
+    """The kind of a change."""
 
     PROGRESS = "progress"
     OUTCOME = "outcome"
@@ -36,14 +36,14 @@ class CommandChangeKind(StrEnum):
 
 
 class Mark(NamedTuple):
-    """How far a partition was read: up to this millisecond, and this number within it."""
+    """A partition was read so far: up to this millisecond, and this number within it."""
 
     ms: int
     number: int
 
 
 class Position(NamedTuple):
-    """Where it stands among all; of one partition in order."""
+    """The place of a change among all; those of one partition are in order."""
 
     ms: int
     number: int
@@ -55,7 +55,7 @@ class Position(NamedTuple):
 
     @property
     def mark(self) -> Mark:
-        """That it was read."""
+        """The mark says that it was read."""
         return Mark(self.ms, self.number)
 
     @classmethod
@@ -88,7 +88,7 @@ class CommandChange:
 
 
 class Marks:
-    """How far each partition was read."""
+    """The marks up to which each partition was read."""
 
     def __init__(self, marks: Iterable[Mark]) -> None:
         self._marks: Final = list(marks)
@@ -128,7 +128,7 @@ class Marks:
 
 
 class PartitionRead(NamedTuple):
-    """What was read of a partition, up to `last`; there may be more behind it."""
+    """The changes that were read of a partition, up to `last`; there may be more behind it."""
 
     changes: Sequence[CommandChange]
     last: Mark

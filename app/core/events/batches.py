@@ -56,7 +56,8 @@ def _digest(parts: Iterable[bytes]) -> str:
 class ClaimedKeys:
     """The keys of a database's calls of the last two minutes, in the memory of a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_CALLS) -> None:
+        self._most = most
         self._known: dict[str, tuple[str, Position]] = {}
 
     def claim(self, call: CallId, now: Position) -> None:
@@ -67,7 +68,7 @@ class ClaimedKeys:
             return
         self._known.pop(call.key, None)
         self._known[call.key] = (call.text, now)
-        if len(self._known) > MOST_CALLS:
+        if len(self._known) > self._most:
             del self._known[next(iter(self._known))]
 
 
@@ -80,7 +81,8 @@ def check_claim(call: CallId, text: str) -> None:
 class KnownCalls:
     """The calls of a shard of the last two minutes, and where each ended."""
 
-    def __init__(self, known: Iterable[tuple[str, Position]] = ()) -> None:
+    def __init__(self, known: Iterable[tuple[str, Position]] = (), most: int = MOST_CALLS) -> None:
+        self._most = most
         self._known = dict(sorted(known, key=lambda one: one[1]))
 
     def position_of(self, call: CallId) -> Position | None:
@@ -92,7 +94,7 @@ class KnownCalls:
         self._known[call.text] = position
         forgotten: list[str] = []
         for text, ended in self._known.items():
-            if position - ended <= CALL_KNOWN_US and len(self._known) - len(forgotten) <= MOST_CALLS:
+            if position - ended <= CALL_KNOWN_US and len(self._known) - len(forgotten) <= self._most:
                 break
             forgotten.append(text)
         for text in forgotten:

@@ -27,7 +27,7 @@ _LISTED: Final = 24
 
 
 class Openness(StrEnum):
-    """How a method that the catalogue lacks is treated."""
+    """The treatment of a method that the catalogue lacks."""
 
     CLOSED = "closed"
     """It is refused."""

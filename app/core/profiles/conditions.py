@@ -1,4 +1,4 @@
-"""What a profile asks of a message: conditions that hold or do not, and the rules that are made of them."""
+"""The conditions of a profile hold for a message or do not; rules are made of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PathCondition:
     present: bool | None = None
 
     def holds(self, document: JsonValue) -> bool:
-        """Whether the message satisfies every part that is set."""
+        """True if the message satisfies every part that is set."""
         return self._satisfied(lookup(document, self.path))
 
     def _satisfied(self, value: JsonValue | Missing) -> bool:
@@ -41,7 +41,7 @@ class ConditionSomewhere(PathCondition):
     __slots__ = ()
 
     def holds(self, document: JsonValue) -> bool:
-        """Whether one of the places satisfies every part that is set."""
+        """True if one of the places satisfies every part that is set."""
         values = list(found(document, self.path))
         return any(self._satisfied(value) for value in values) if values else self._satisfied(MISSING)
 
@@ -58,7 +58,7 @@ def condition(
 
 
 def all_hold(conditions: tuple[PathCondition, ...], document: JsonValue) -> bool:
-    """Whether the message satisfies every condition."""
+    """True if the message satisfies every condition."""
     for one in conditions:  # noqa: SIM110 - it runs for each rule of each response, and a generator takes twice as long
         if not one.holds(document):
             return False

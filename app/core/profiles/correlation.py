@@ -1,4 +1,4 @@
-"""How a response names its command."""
+"""The correlation by which a response names its command."""
 
 from __future__ import annotations
 

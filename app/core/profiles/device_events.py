@@ -1,4 +1,4 @@
-"""What a device says without being asked: events, and signs that it is there or gone. A profile declares both."""
+"""A device speaks without being asked: events, and signs that it is there or gone. A profile declares both."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DeviceMessage:
         self._read: dict[Decode, JsonValue | Missing] = {}
 
     def payload(self, decode: Decode) -> JsonValue | Missing:
-        """What it says; MISSING where that cannot be read."""
+        """Return what it says; MISSING where that cannot be read."""
         if decode not in self._read:
             try:
                 self._read[decode] = decode(self.message.payload)
@@ -108,7 +108,7 @@ class EventSpec:
 
     @property
     def _asks(self) -> bool:
-        """Whether a rule may ask what the payload says."""
+        """True if a rule may ask what the payload says."""
         return bool(self.match or self.sources or self.type or _leads_into(self.device))
 
 
@@ -129,7 +129,7 @@ class PresenceSpec:
     wide: bool = False
 
     def read(self, profile: str, said: DeviceMessage, values: dict[str, str]) -> PresenceSign | None:
-        """What the message says; None when it says nothing. `values` are those of the topic's placeholders."""
+        """Return what the message says; None when it says nothing. `values` are those of the topic's placeholders."""
         message = said.message
         asks = self.match or self.offline or _leads_into(self.device)
         payload = said.payload(self.decode) if asks or not message.payload else None
@@ -153,7 +153,7 @@ def _leads_into(device: DeviceSource | None) -> bool:
 def _document(
     message: ReceivedMessage, payload: JsonValue | Missing, values: Mapping[str, str], *, wide: bool
 ) -> JsonValue:
-    """What paths lead into; there is nothing of a payload that cannot be read."""
+    """Return what paths lead into; there is nothing of a payload that cannot be read."""
     readable = None if payload is MISSING else payload
     if not wide:
         return readable

@@ -48,7 +48,7 @@ _TRUTHS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What stands at `path` of the state is to be what the template `equals` makes of the command, or just there.
+    """The value at `path` of the state is to be what the template `equals` makes of the command, or just there.
 
     A command that does not have what the template names does not wish for it. Numbers may differ by `tolerance`.
     """
@@ -59,11 +59,11 @@ class Wish:
     tolerance: float = 0.0
 
     def concerns(self, facts: CommandFacts) -> bool:
-        """Whether the command wishes for it."""
+        """True if the command wishes for it."""
         return not isinstance(self.equals, str) or not any_absent(self.equals, facts)
 
     def granted(self, state: JsonValue, facts: CommandFacts) -> bool:
-        """Whether the state has it."""
+        """True if the state has it."""
         found = first(state, self.path)
         if found is MISSING:
             return False
@@ -107,7 +107,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """What makes a state the answer to a command: all that it wishes for, or what `predicate` finds to be true.
+    """A state is the answer to a command if it has all that it wishes for, or `predicate` finds it to be true.
 
     `within` is how long after its registration a command takes an echo; `no_op` how old the last state that was told
     may be, if it is to answer a command that asks for nothing else (None where it never does).
@@ -119,11 +119,11 @@ class Echo:
     no_op: timedelta | None = None
 
     def expected(self, facts: CommandFacts) -> bool:
-        """Whether there is a state that this command waits for."""
+        """True if there is a state that this command waits for."""
         return self.predicate is not None or any(wish.concerns(facts) for wish in self.wishes)
 
     def answers(self, state: JsonValue, facts: CommandFacts) -> bool:
-        """Whether the state is what the command asked for."""
+        """True if the state is what the command asked for."""
         wishes = [wish for wish in self.wishes if wish.concerns(facts)]
         if self.predicate is None:
             return bool(wishes) and all(wish.granted(state, facts) for wish in wishes)

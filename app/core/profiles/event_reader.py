@@ -55,7 +55,7 @@ class EventReader:
         return self._filters
 
     def hears(self, topic: str) -> bool:
-        """Whether a message of the topic may be any of it."""
+        """True if a message of the topic may be any of it."""
         levels = topic.split("/")
         return any(kind.spec.topic.match(levels) is not None for kind in self._tree.find(levels))
 
@@ -111,7 +111,7 @@ class ReplyReader:
         return self._any_end or topic.rpartition("/")[2] in self._ends
 
     def hears(self, topic: str) -> bool:
-        """Whether Homing itself reads what is published there."""
+        """True if Homing itself reads what is published there."""
         levels = topic.split("/")
         return any(template.match(levels) is not None for template in self._heard.find(levels))
 

@@ -1,4 +1,4 @@
-"""How one family of devices speaks, as data: which topics, which payloads, how a response names its command.
+"""The language of one family of devices, as data: topics, payloads, and how a response names its command.
 
 A profile composes the publication of a command and says where its responses are to be expected; `reading.py` reads
 them. The files under `app/profiles/shipped/` are the source; `app/profiles/loader.py` checks them and builds these.
@@ -96,13 +96,13 @@ class ResponseSpec:
         return "" if self.methods is None and self.echo is None else f"#{self.name}"
 
     def answers(self, method: str) -> bool:
-        """Whether commands of this method expect it."""
+        """True if commands of this method expect it."""
         return method in self.methods if self.methods is not None else method not in self.but_not
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """How a command is published.
+    """The rules by which a command is published.
 
     `properties` adds MQTT 5 response topic and correlation data: the id of the command, or with `uuid` the 16 bytes of
     its fact `id_uuid`. `user_properties` are templates by name.
@@ -128,7 +128,7 @@ class RequestSpec:
     user_properties: Mapping[str, str] = field(default_factory=dict)
 
     def correlation_data(self, facts: CommandFacts) -> bytes | None:
-        """What the device is to give back beside its answer."""
+        """Return what the device is to give back beside its answer."""
         if not self.properties:
             return None
         return uuid_of(facts) if self.uuid else facts.command_id.encode("ascii")
@@ -178,7 +178,7 @@ class DeviceProfile:
 
     @property
     def has_no_ops(self) -> bool:
-        """Whether there are commands that a state answers which was told before."""
+        """True if there are commands that a state answers which was told before."""
         return any(one.echo is not None and one.echo.no_op is not None for one in self.responses)
 
     @property
@@ -188,13 +188,13 @@ class DeviceProfile:
 
     @property
     def heard(self) -> tuple[TopicTemplate, ...]:
-        """Where nodes read what devices answer and ask."""
+        """Return where nodes read what devices answer and ask."""
         answered, asked = (one.topic for one in self.responses), (one.topic for one in self.replies)
         return tuple(dict.fromkeys((*answered, *asked)))
 
     @property
     def told(self) -> tuple[TopicTemplate, ...]:
-        """Where nodes write commands and replies."""
+        """Return where nodes write commands and replies."""
         return tuple(dict.fromkeys((*(one.topic for one in self.requests), *(one.to for one in self.replies))))
 
     def topics_of_nobody(self, name: str) -> list[tuple[str, int]]:
@@ -240,7 +240,7 @@ class DeviceProfile:
         )
 
     def expectations(self, facts: CommandFacts) -> tuple[Expectation, ...]:
-        """Where responses to this command may arrive, without repetition; InvalidInputError as from `compose`."""
+        """Return where responses to this command may arrive, each once; InvalidInputError as from `compose`."""
         self._request(facts.method)
         facts = self._with_parts(facts)
         found: list[Expectation] = []
@@ -298,7 +298,7 @@ def _lasting_topic(template: TopicTemplate, device_id: str, method: str) -> str:
 
 
 def _expected_value(templates: tuple[str, ...], facts: CommandFacts) -> str | None:
-    """What a response carries besides or instead of an id; None when the command has nothing that a response could."""
+    """Return what a response carries besides or instead of an id; None when the command has nothing of the kind."""
     parts = []
     for template in templates:
         text = scalar_text(render(template, facts))

@@ -61,7 +61,7 @@ class ResponseReader:
         return self._filters
 
     def read(self, message: ReceivedMessage) -> Answer:
-        """What the message says, with the further readings in `others`.
+        """Return what the message says, with the further readings in `others`.
 
         UndecodableMessageError with the reason for which it is none of ours.
         """
@@ -125,7 +125,7 @@ def _decoded(decode: Decode, payload: bytes) -> JsonValue | UndecodableMessageEr
 def answers_of(
     kind: ResponseKind, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue
 ) -> list[Answer]:
-    """What the message says as this kind; several readings where any of several keys may name the command.
+    """Return what the message says as this kind; several readings where any of several keys may name the command.
 
     UndecodableMessageError with the reason for which it says nothing.
     """
@@ -154,7 +154,7 @@ def answers_of(
 
 
 def names(profile: DeviceProfile, facts: CommandFacts, answer: Answer) -> bool:
-    """Whether a store that holds this command alone would find that the answer is meant for it."""
+    """True if a store that holds this command alone would find that the answer is meant for it."""
     return facts.device_id == answer.device_id and any(
         (one.topic, one.correlation) == (answer.topic, answer.correlation) and _means(facts, one, answer)
         for one in profile.expectations(facts)
@@ -174,7 +174,7 @@ def _trace(message: ReceivedMessage) -> str | None:
 def _correlations(
     spec: ResponseSpec, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue
 ) -> list[str]:
-    """What the message may name its command by: one thing, or keys of an object."""
+    """Return what the message may name its command by: one thing, or keys of an object."""
     as_text = correlation_text if spec.correlation is Correlation.ID else scalar_text
     for source in spec.sources:
         if source.keys is not None:
@@ -191,7 +191,7 @@ def _correlations(
 
 
 def part_of(document: JsonValue, part: Part | None) -> bytes | None:
-    """What stands there as a JSON text; None where there is nothing."""
+    """Return what stands there as a JSON text; None where there is nothing."""
     if part is None:
         return None
     found = _found(document, part)

@@ -1,4 +1,4 @@
-"""Where a message of a device says which device it comes from, and what it has in common with others."""
+"""The places where a message says which device it comes from, and what it has in common with others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AsText = Callable[[object], str | None]
 
 
 def wide_document(message: ReceivedMessage, payload: JsonValue, values: Mapping[str, str]) -> dict[str, JsonValue]:
-    """What paths lead into that are not about the payload alone; `values` are those of the topic's placeholders.
+    """Return what paths lead into that are not about the payload alone; `values` are those of the topic's placeholders.
 
     Of user properties of one name the first counts.
     """
@@ -37,7 +37,7 @@ def wide_document(message: ReceivedMessage, payload: JsonValue, values: Mapping[
 
 @dataclass(frozen=True, slots=True)
 class CorrelationSource:
-    """Where the correlation is read: MQTT 5 correlation data, a placeholder of the topic, or a path in the message.
+    """The place of the correlation: MQTT 5 correlation data, a placeholder of the topic, or a path in the message.
 
     `parts` are several of those together. `keys` leads to an object each of whose keys may be the correlation. With
     `uuid` the correlation data are the 16 bytes of one, and any others are none.
@@ -53,7 +53,7 @@ class CorrelationSource:
     def read(
         self, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue, as_text: AsText = scalar_text
     ) -> str | None:
-        """What stands there as text, or None where there is nothing."""
+        """Return what stands there as text, or None where there is nothing."""
         if self.parts:
             parts = [part.read(message, values, document, as_text) for part in self.parts]
             return BETWEEN.join(part or "" for part in parts) if all(parts) else None
@@ -71,7 +71,7 @@ class CorrelationSource:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSource:
-    """Which device a message comes from, where no level of its topic is the device id.
+    """The device that a message comes from, where no level of its topic is the device id.
 
     A fixed one, a path in the message, or `form`: the id is put together from placeholders of the topic.
     """

@@ -24,7 +24,7 @@ from app.core.payload import MISSING, JsonValue, Missing, lookup
 
 @dataclass(frozen=True, slots=True)
 class CommandFacts:
-    """What a profile may put into a publication. Instants are microseconds since the epoch on the store's clock.
+    """The facts that a profile may put into a publication. Instants are microseconds on the store's clock.
 
     `parts` are those of the device id, where the profile says how it is put together.
     """
@@ -130,7 +130,7 @@ def check(template: JsonValue, parts: Collection[str] = ()) -> None:
 
 
 def is_fact(name: str, parts: Collection[str] = ()) -> bool:
-    """Whether a command has this: a fact, something in its params, or a part of its device id."""
+    """True if a command has this: a fact, something in its params, or a part of its device id."""
     return name in FACTS or name.startswith("params.") or name in parts
 
 
@@ -199,7 +199,7 @@ def scalar_text(found: object) -> str | None:
 
 
 def any_absent(template: str, facts: CommandFacts) -> bool:
-    """Whether the template names something that the command does not have; null is not there either."""
+    """True if the template names something that the command does not have; null is not there either."""
     return any(_fact(name, facts) is None for name in _PLACEHOLDER.findall(template))
 
 

@@ -37,13 +37,13 @@ class DeclaredExchange:
         return exchange_document(self.tenant, self.name)
 
     def topic_of(self, key: str) -> str:
-        """Where what is said with a key is in the log."""
+        """Return where what is said with a key is in the log."""
         return "/".join((*_front(self.tenant, self.name), *key_words(key)))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyRoute:
-    """What is said in an exchange with keys that fit. The exchange fills in its database and kind."""
+    """The messages of an exchange whose keys fit. The exchange fills in its database and kind."""
 
     database: str
     exchange: str

@@ -35,7 +35,7 @@ def window(source: QueueSource) -> list[str]:
 
 
 def consumers(source: QueueSource) -> str:
-    """Who asked lately."""
+    """Return who asked lately."""
     return f"{window(source)[0]}:consumers"
 
 
@@ -45,6 +45,6 @@ def call(source: QueueSource, node_id: str) -> str:
 
 
 def dying(shard: Shard) -> list[str]:
-    """What is dying in a shard, and the hash about it."""
+    """Return what is dying in a shard, and the hash about it."""
     name = f"mqtt:dying:{{{shard}}}"
     return [name, f"{name}:about"]

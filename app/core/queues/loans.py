@@ -92,7 +92,7 @@ class LoanToken:
 
 
 class LoanWish(NamedTuple):
-    """What one consumer would like to be lent. `announce`: it is to be noted that this consumer asked."""
+    """The wish of one consumer for events. `announce`: it is to be noted that this consumer asked."""
 
     most: int
     consumer: str
@@ -100,7 +100,7 @@ class LoanWish(NamedTuple):
 
 
 class Loan(NamedTuple):
-    """What a consumer was lent, until an instant. `deliveries` is how often that was tried before."""
+    """The events that a consumer was lent, until an instant. `deliveries` is how often that was tried before."""
 
     life: str
     number: int
@@ -115,7 +115,7 @@ HELD: Final = Loan("", 0, "", 0, 0, ())
 
 
 class SettleHow(StrEnum):
-    """What a consumer says of what it was lent."""
+    """The verdict of a consumer on what it was lent."""
 
     DONE = "done"
     RETRY = "retry"
@@ -127,7 +127,7 @@ class SettleHow(StrEnum):
 
 
 class Settlement(NamedTuple):
-    """What is said of a loan: of these indexes, or of all that is not settled yet, where there are none.
+    """A verdict on a loan: on these indexes, or on all that is not settled yet, where there are none.
 
     `amount` is µs: after how long to retry, negative as the queue says; or by how much to extend. `reason` is why it is
     dead.
@@ -142,7 +142,7 @@ class Settlement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How many events were settled, and which loans and indexes were over; index -1 is a whole loan."""
+    """The number of settled events, and the loans and indexes that were over; index -1 is a whole loan."""
 
     count: int
     over: tuple[tuple[int, int], ...]
@@ -170,7 +170,7 @@ class Dying(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LendingRules:
-    """What a queue says of its loans, in µs. `retry`: the last one repeats."""
+    """The rules of a queue's loans, in µs. `retry`: the last one repeats."""
 
     loan: int = 30_000_000
     retry: tuple[int, ...] = (1_000_000, 10_000_000, 60_000_000)
@@ -189,7 +189,7 @@ class LendingRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """How one source of a queue stands."""
+    """The state of one source of a queue."""
 
     fed: Position = 0
     until: Position = 0

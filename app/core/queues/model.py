@@ -46,7 +46,7 @@ QueueRoute = TopicRoute | KeyRoute
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """What callers say of a queue. Only the order is for ever."""
+    """The options of a queue that callers set. Only the order is for ever."""
 
     routes: tuple[QueueRoute, ...]
     loan: timedelta = timedelta(seconds=30)
@@ -77,7 +77,7 @@ class QueueOptions:
 
     @property
     def databases(self) -> tuple[str, ...]:
-        """Those that it reads, each once."""
+        """Return those that it reads, each once."""
         return tuple(dict.fromkeys(one.database for one in self.routes))
 
 
@@ -104,7 +104,7 @@ class DeclaredQueue:
 
     @property
     def dead_topic(self) -> str:
-        """Where its dead letters are."""
+        """Return where its dead letters are."""
         return dead_topic_of(self.tenant, self.name)
 
 

@@ -52,7 +52,7 @@ class _Lent:
 
 @dataclass(slots=True)
 class _Order:
-    """Of one device: the event that is lent or to be lent next, and those that wait behind it."""
+    """The order of one device: the event that is lent or to be lent next, and those that wait behind it."""
 
     holder: Position
     parked: deque[Reference] = field(default_factory=deque)
@@ -126,7 +126,7 @@ class QueueWindow:
         return Settled(count, tuple(over))
 
     def state(self, now: Position) -> SourceState:
-        """How it stands."""
+        """Return how it stands."""
         later = sum(len(group.references) for _, group in self._later.values())
         return SourceState(
             fed=self.fed,
@@ -276,7 +276,7 @@ class QueueWindow:
         return Loan(self.life, number, wish.consumer, deliveries, now + rules.loan, tuple(lent)), looked
 
     def _is_next(self, reference: Reference) -> bool:
-        """Whether it is the first of its device; else it is parked."""
+        """True if it is the first of its device; else it is parked."""
         order = self._orders.get(reference.key)
         if order is None:
             self._orders[reference.key] = _Order(reference.position)
@@ -337,7 +337,7 @@ class QueueWindow:
         bury: Bury,
         freed: list[Reference],
     ) -> bool:
-        """Whether the reference is to be lent again."""
+        """True if the reference is to be lent again."""
         deliveries = lent.deliveries + 1
         if one.how is SettleHow.RELEASE:
             return True

@@ -1,4 +1,4 @@
-"""What is wrong with a profile, in sentences: with the line, the key, and what is allowed."""
+"""The faults of a profile, in sentences: with the line, the key, and what is allowed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def listed(source: str, faults: Iterable[ProfileFault], lines: Mapping[Location,
 
 
 def faults_of(error: ValidationError, tables: Mapping[str, type[BaseModel]]) -> Iterator[ProfileFault]:
-    """What pydantic found, in our words. `tables` are the models by the key that they stand under, '' is the whole."""
+    """Return what pydantic found, in our words. `tables` are the models by their key; '' is the whole."""
     for found in error.errors(include_url=False):
         location: Location = tuple(part for part in found["loc"] if not str(part).startswith("<"))  # which of two forms
         said = found.get("ctx", {}).get("error")
@@ -128,7 +128,7 @@ def _shown(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value of TOML is, in words."""
+    """Return what a value of TOML is, in words."""
     match value:
         case bool():
             return "true or false"

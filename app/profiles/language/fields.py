@@ -1,4 +1,4 @@
-"""What may stand in the fields of a profile's tables."""
+"""The values that may stand in the fields of a profile's tables."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class ProtobufTable(StrictTable):
         return self
 
     def pair(self) -> tuple[Encode, Decode]:
-        """How it is written and read."""
+        """Return how it is written and read."""
         if self._pair is None:
             raise ConfigurationError(f"{self.descriptor} was not read")
         return self._pair
@@ -185,7 +185,7 @@ Codec = Annotated[
 
 
 def pair_of(codec: str | ProtobufTable) -> tuple[Encode, Decode]:
-    """How the codec of a table writes and reads."""
+    """Return how the codec of a table writes and reads."""
     return codec.pair() if isinstance(codec, ProtobufTable) else CODECS[codec]
 
 

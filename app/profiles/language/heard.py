@@ -101,7 +101,7 @@ class SourceTable(StrictTable):
         return self
 
     def leaves(self) -> Sequence[SourceTable | PartTable]:
-        """What is read, one by one."""
+        """Return what is read, one by one."""
         return [self] if self.all is None else self.all
 
     def build(self, *, wide: bool) -> CorrelationSource:
@@ -157,7 +157,7 @@ Place = Annotated[Annotated[Dotted, Tag("<path>")] | Annotated[ExpressionTable, 
 
 
 def part_of(place: str | ExpressionTable | None, *, wide: bool = False) -> Part | None:
-    """What finds it; `wide` as in ResponseSpec."""
+    """Return what finds it; `wide` as in ResponseSpec."""
     if not isinstance(place, ExpressionTable):
         return path_of(place, wide=wide)
     find = expression(place.jmespath)
@@ -178,7 +178,7 @@ def contradictions(
 
 
 class HeardTable(StrictTable):
-    """What is heard from devices: the messages of a topic, or those of them that match."""
+    """The messages that are heard from devices: those of a topic, or those of them that match."""
 
     topic: Topic
     codec: Codec = "json"
@@ -204,7 +204,7 @@ class HeardTable(StrictTable):
 
     @property
     def wide(self) -> bool:
-        """Whether a path leads elsewhere than into the payload."""
+        """True if a path leads elsewhere than into the payload."""
         return any(parse_path(path).is_text for path in self.paths)
 
     def captures(self, parts: Sequence[str]) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ class HeardTable(StrictTable):
         )
 
     def common_faults(self) -> Iterator[ProfileFault]:
-        """What is wrong with the table by itself."""
+        """Return what is wrong with the table by itself."""
         names = template(self.topic).names
         if not any(template(self.topic).levels):
             yield ProfileFault(
@@ -235,7 +235,7 @@ class HeardTable(StrictTable):
                 )
 
     def faults_in(self, form: str | None) -> Iterator[ProfileFault]:
-        """What is wrong with the table in its file; `form` is how ids of devices are put together."""
+        """Return what is wrong with the table in its file; `form` is how ids of devices are put together."""
         names = set(template(self.topic).names)
         parts = () if form is None else template(form).names
         if self.device is None and "device_id" not in names and not set(parts) & names:
@@ -255,7 +255,7 @@ class HeardTable(StrictTable):
                 yield ProfileFault(("topic",), sentence)
 
     def source_of_device(self, form: str | None, *, wide: bool) -> DeviceSource | None:
-        """Where a message says which device it comes from; None where a level of the topic does."""
+        """Return where a message says which device it comes from; None where a level of the topic does."""
         if self.device is not None:
             return DeviceSource(self.device.fixed, path_of(self.device.path, wide=wide))
         if "device_id" in template(self.topic).names:

@@ -1,4 +1,4 @@
-"""What a profile must not do to its own cluster: read what nodes publish, read everything, or never end a command."""
+"""A profile must not harm its own cluster: read what nodes publish, read everything, or never end a command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEVER_A_CONSTANT = templates.IDS | templates.INSTANTS
 
 
 def own_command_faults(table: HeardTable, requests: Iterable[RequestTable], becomes: str) -> Iterator[ProfileFault]:
-    """Whether a command, as nodes publish it, is a message that the table is about; `becomes` says as what."""
+    """True if a command, as nodes publish it, is a message that the table is about; `becomes` says as what."""
     if any(_may_be(table, request) for request in requests):
         yield ProfileFault(
             ("topic",),
@@ -57,7 +57,7 @@ def _may_be(table: HeardTable, request: RequestTable) -> bool:
 
 
 def _may_hold(table: ConditionTable, request: RequestTable) -> bool:
-    """Whether some command satisfies the condition; true where that depends on what people send."""
+    """True if some command satisfies the condition; true where that depends on what people send."""
     condition = table.build()
     if parse_path(table.path).is_text or not is_plain(condition.path):
         return True
@@ -77,7 +77,7 @@ def _filled_may_hold(condition: PathCondition, names: set[str], *, may_lack: boo
 
 
 def _said(payload: JsonValue, path: Path, *, open_ended: bool) -> tuple[JsonValue | Missing] | None:
-    """What the request has at the path; None where that is up to the command."""
+    """Return what the request has at the path; None where that is up to the command."""
     value: JsonValue | Missing = payload
     for step in path:
         if isinstance(value, str) and templates.names_in(value):

@@ -46,7 +46,7 @@ def catalogue_of(openness: str, tables: Sequence[MethodTable]) -> Catalogue:
 
 
 def catalogue_faults(openness: str, tables: Sequence[MethodTable], used: Iterable[str]) -> Iterator[ProfileFault]:
-    """What is wrong with it in its file; `used` are the methods that requests and responses name."""
+    """Return what is wrong with it in its file; `used` are the methods that requests and responses name."""
     seen: set[str] = set()
     for index, table in enumerate(tables):
         if table.name in seen:

@@ -22,7 +22,7 @@ ALLOWED: Final = (
 
 
 class PathExpr(NamedTuple):
-    """Where a path leads: into the payload, to a placeholder of the topic, or to a user property."""
+    """A path leads into the payload, to a placeholder of the topic, or to a user property."""
 
     path: Path
     capture: str | None = None
@@ -30,7 +30,7 @@ class PathExpr(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether all that stands there is text, and not in the payload."""
+        """True if all that stands there is text, and not in the payload."""
         return self.capture is not None or self.user is not None
 
     def within(self, *, wide: bool) -> Path:

@@ -111,7 +111,7 @@ class _Scanner:
             self._pair(place)
 
     def _further(self, end: str) -> bool:
-        """Whether another element follows; else the closing bracket is behind us."""
+        """True if another element follows; else the closing bracket is behind us."""
         self._skip(_BLANK)
         if self._text.startswith(",", self._at):
             self._at += 1

@@ -38,7 +38,7 @@ class LastTable(StrictTable):
     open: bool = False
 
     def build(self) -> LastCommand:
-        """What the table describes."""
+        """Return what the table describes."""
         same = tuple((parse_path(there).path, parse_path(here).path) for there, here in self.same.items())
         return LastCommand(frozenset(self.methods), same, self.open)
 
@@ -173,7 +173,7 @@ class ReplyTable(HeardTable):
 def reply_faults(
     tables: Sequence[ReplyTable], values: Mapping[str, JsonValue], heard: Sequence[str], parts: Sequence[str]
 ) -> Iterator[ProfileFault]:
-    """What is wrong with them in their file; `heard` are the topics of responses, events and presence."""
+    """Return what is wrong with them in their file; `heard` are the topics of responses, events and presence."""
     topics = [*(one.topic for one in tables), *heard]
     for index, table in enumerate(tables):
         for name, state in table.state.items():
@@ -201,7 +201,7 @@ def reply_faults(
 
 
 def _may_choose(table: ReplyTable, heard: str, parts: Sequence[str]) -> bool:
-    """Whether what a message has in its topic can make the reply one of those that are heard."""
+    """True if what a message has in its topic can make the reply one of those that are heard."""
     own = [f"{{{name}}}" for name in ("device_id", *parts)]
     levels = table.to.split("/")
     free = ["{" in level and not any(name in level for name in own) for level in levels]

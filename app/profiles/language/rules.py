@@ -1,4 +1,4 @@
-"""What a profile must not say, although each part of it is well formed: what can never hold, or never be reached."""
+"""Contradictions of a profile whose parts are each well formed: what can never hold, or never be reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.core.topics import TopicTemplate
 
 
 def impossible(condition: PathCondition) -> str | None:
-    """Why no payload satisfies the condition; None when some do."""
+    """Return why no payload satisfies the condition; None when some do."""
     if condition.is_in == () or condition.is_not == ():
         return "has an empty list; allowed: one or more values, or present = true or false"
     if condition.present is False and (condition.is_in is not None or condition.is_not is not None):
@@ -30,7 +30,7 @@ def contradicting(conditions: Sequence[PathCondition], besides: Sequence[PathCon
 
 
 def unreachable(rows: Sequence[Sequence[PathCondition]]) -> Iterator[tuple[int, int]]:
-    """Which rows of conditions never decide, as an earlier one holds whenever they do: (index, index of that one)."""
+    """Yield rows of conditions that never decide, as an earlier one holds whenever they do: (index, that one's)."""
     for index, row in enumerate(rows):
         for earlier in range(index):
             if all(any(_implies(mine, theirs) for mine in row) for theirs in rows[earlier]):
@@ -39,7 +39,7 @@ def unreachable(rows: Sequence[Sequence[PathCondition]]) -> Iterator[tuple[int, 
 
 
 def hears(response: TopicTemplate, request: TopicTemplate) -> bool:
-    """Whether every publication of the request comes in as a response, too."""
+    """True if every publication of the request comes in as a response, too."""
     return response.parse(request.filled(dict.fromkeys(request.names, "x"))) is not None
 
 
@@ -74,6 +74,6 @@ def _implies(mine: PathCondition, theirs: PathCondition) -> bool:
 
 
 def _covers(many: Iterable[JsonValue], some: Iterable[JsonValue]) -> bool:
-    """Whether `many` has all of `some`, with equality as in JSON, where `true` is not `1`."""
+    """True if `many` has all of `some`, with equality as in JSON, where `true` is not `1`."""
     found = [(isinstance(one, bool), one) for one in many]
     return all((isinstance(one, bool), one) in found for one in some)

@@ -288,7 +288,7 @@ class RequestTable(StrictTable):
 
     @property
     def ids(self) -> set[str]:
-        """What a device learns of the command id, so that a response can carry it: it, or digests of it."""
+        """Return what a device learns of the command id, so that a response can carry it: it, or digests of it."""
         names = {*template(self.topic).names, *templates.names_in(self.payload)}
         names |= templates.names_in(list(self.user_properties.values()))
         if self.properties:

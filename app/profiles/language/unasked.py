@@ -106,7 +106,7 @@ class PresenceTable(HeardTable):
         yield from (one.path for one in self.offline)
 
     def build(self, form: str | None) -> PresenceSpec:
-        """What the table describes; `form` is how ids of devices are put together."""
+        """Return what the table describes; `form` is how ids of devices are put together."""
         wide = self.wide
         return PresenceSpec(
             topic=template(self.topic),

@@ -1,4 +1,4 @@
-"""What a deployment puts in place of the `[values]` of its profiles: the file of HOMING_PROFILES_VALUES."""
+"""The values that a deployment puts in place of the `[values]` of its profiles: the file of HOMING_PROFILES_VALUES."""
 
 from __future__ import annotations
 

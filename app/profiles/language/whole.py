@@ -59,12 +59,12 @@ class ProfileTable(StrictTable):
         return self
 
     def requests(self) -> Mapping[tuple[str | int, ...], RequestTable]:
-        """How commands are published, by where it stands in the file."""
+        """Return how commands are published, by where it stands in the file."""
         return {("request",): self.request}
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Of the device id."""
+        """The parts of the device id."""
         return () if self.device_id is None else template(self.device_id).names
 
     def _faults(self) -> Iterator[ProfileFault]:
@@ -133,7 +133,7 @@ class ProfileTable(StrictTable):
                 )
 
     def _ids_needed(self, request: RequestTable) -> set[str]:
-        """What of ids the responses to such a request carry."""
+        """Return what of ids the responses to such a request carry."""
         needed: set[str] = set()
         for response in self.response:
             if not _have_in_common(request.methods, response.methods):
@@ -174,7 +174,7 @@ class ProfileTable(StrictTable):
         yield from own_command_faults(response, self.requests().values(), BECOMES["response"])
 
     def _hidden(self, index: int) -> Iterator[ProfileFault]:
-        """Whether an earlier kind of the same topic and methods takes all that this one matches."""
+        """True if an earlier kind of the same topic and methods takes all that this one matches."""
         mine = self.response[index]
         before = [one for one in range(index) if not self.response[one].also]
         same = [] if mine.also else [one for one in (*before, index) if _alike(self.response[one], mine)]
@@ -228,12 +228,12 @@ class ManyRequestsTable(ProfileTable):
     request: Annotated[list[RequestTable], Field(min_length=1)]  # type: ignore[assignment]  # the key's other form
 
     def requests(self) -> Mapping[tuple[str | int, ...], RequestTable]:
-        """How commands are published, by where it stands in the file."""
+        """Return how commands are published, by where it stands in the file."""
         return {("request", index): one for index, one in enumerate(self.request)}
 
 
 def checked(data: Mapping[str, Any], read_file: ReadFile = no_files) -> ProfileTable:
-    """What a file says; ValidationError."""
+    """Return what a file says; ValidationError."""
     table = ManyRequestsTable if isinstance(data.get("request"), list) else ProfileTable
     return table.model_validate(data, context={"parts": _parts(data.get("device_id")), "read_file": read_file})
 
@@ -246,7 +246,7 @@ def _parts(device_id: object) -> tuple[str, ...]:
 
 
 def _hidden(key: str, tables: Sequence[HeardTable]) -> Iterator[ProfileFault]:
-    """Which of them never read a message, as one before them does."""
+    """Return which of them never read a message, as one before them does."""
     for index, mine in enumerate(tables):
         same = [at for at, one in enumerate(tables[: index + 1]) if (one.topic, one.codec) == (mine.topic, mine.codec)]
         rows = [[condition.build() for condition in tables[at].match] for at in same]
@@ -258,7 +258,7 @@ def _hidden(key: str, tables: Sequence[HeardTable]) -> Iterator[ProfileFault]:
 
 
 def _alike(one: ResponseTable, other: ResponseTable) -> bool:
-    """Whether the same messages reach both, and one of them reads each."""
+    """True if the same messages reach both, and one of them reads each."""
     return (one.topic, one.methods, one.codec) == (other.topic, other.methods, other.codec)
 
 

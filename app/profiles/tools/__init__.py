@@ -1,1 +1,1 @@
-"""What helps to write a profile: hints, examples, trials, traces."""
+"""Tools that help to write a profile: hints, examples, trials, traces."""

@@ -69,7 +69,7 @@ def _put(params: dict[str, JsonValue], way: list[str], value: JsonValue) -> None
 
 
 def _of_schema(schema: JsonValue | None, depth: int = 0) -> JsonValue:
-    """What a schema requires, and nothing else; for what it says in other ways, any value."""
+    """Return what a schema requires, and nothing else; for what it says in other ways, any value."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return {} if depth == 0 else _TEXT
     if isinstance(allowed := schema.get("enum", [schema.get("const")]), list) and allowed != [None]:

@@ -1,4 +1,4 @@
-"""What a profile says in vain: it loads, and something of it never counts. `homing profile check` tells."""
+"""Hints name what a profile says in vain: it loads, and something of it never counts. `homing profile check` tells."""
 
 from __future__ import annotations
 

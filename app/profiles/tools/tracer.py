@@ -1,4 +1,4 @@
-"""What each profile makes of the messages of a live broker: read, or ignored and why, with counts. No I/O."""
+"""The tracer tells what each profile makes of the messages of a live broker: read, or ignored and why. No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_READ: Final = "ignored"
 
 
 class Seen(NamedTuple):
-    """What a profile makes of a message. `outcome` is a stable word, or `ignored` and a reason."""
+    """The verdict of a profile on a message. `outcome` is a stable word, or `ignored` and a reason."""
 
     profile: str
     outcome: str
@@ -50,7 +50,7 @@ class Tracer:
         return sorted({one for ear in self._profiles for one in ear.filters()})
 
     def hear(self, message: ReceivedMessage, now_ms: int) -> list[Seen]:
-        """What each profile that has the topic makes of it."""
+        """Return what each profile that has the topic makes of it."""
         seen = [Seen(ear.name, *one) for ear in self._profiles for one in ear.hear(message, now_ms)]
         self.heard += 1
         self.strangers += not seen

@@ -1,4 +1,4 @@
-"""What a profile would do, without a device: what it publishes and expects, and how it reads a message."""
+"""A trial of a profile without a device: what it publishes and expects, and how it reads a message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REASONS = {
 
 
 def refusal(profile: DeviceProfile, facts: CommandFacts) -> str | None:
-    """Why the profile has no such command; None when it has."""
+    """Return why the profile has no such command; None when it has."""
     try:
         profile.check(facts.method, facts.params)
         profile.compose(facts)
@@ -43,7 +43,7 @@ def refusal(profile: DeviceProfile, facts: CommandFacts) -> str | None:
 
 
 def published(profile: DeviceProfile, facts: CommandFacts) -> Iterator[str]:
-    """What a command publishes, and where its responses are expected."""
+    """Return what a command publishes, and where its responses are expected."""
     if (reason := refusal(profile, facts)) is not None:
         yield f"is refused with 422: {reason}"
         return
@@ -66,7 +66,7 @@ def published(profile: DeviceProfile, facts: CommandFacts) -> Iterator[str]:
 
 
 def rules_of(profile: DeviceProfile) -> Iterator[str]:
-    """How each kind of response is told and read."""
+    """Return how each kind of response is told and read."""
     for spec in profile.responses:
         only = "" if spec.methods is None else f", for {', '.join(sorted(spec.methods))}"
         yield f"{spec.name}, on {spec.topic.text}{only}{_when(spec.match)}:"
@@ -97,7 +97,7 @@ def _echo(wish: Wish) -> str:
 
 
 def replies_of(profile: DeviceProfile) -> Iterator[str]:
-    """What each kind of reply is to, and what it speaks of besides the message."""
+    """Return what each kind of reply is to, and what it speaks of besides the message."""
     for spec in profile.replies:
         yield f"{spec.name}, to {spec.topic.text}{_when(spec.match)}, on {spec.to.text}"
         if spec.last is not None:
@@ -111,7 +111,7 @@ def replies_of(profile: DeviceProfile) -> Iterator[str]:
 
 
 def reading(profile: DeviceProfile, facts: CommandFacts, topic: str | None, payload: bytes) -> tuple[list[str], bool]:
-    """How a message is read at the topic, or at those where this command expects responses; whether any names it."""
+    """Read a message at the topic, or at those where this command expects responses; True if any names it."""
     if topic is not None:
         topics = [topic]
     elif refusal(profile, facts) is None:
@@ -136,7 +136,7 @@ class Played:
         self._facts = facts
 
     def hear(self, said: str) -> list[str]:
-        """What becomes of what the device says: `TOPIC PAYLOAD`, or a payload on the topic that is expected."""
+        """Return what becomes of what the device says: `TOPIC PAYLOAD`, or a payload on the topic that is expected."""
         said = with_ids(self._facts, said)
         expected = [one.topic.partition("#")[0] for one in self._profile.expectations(self._facts)]
         topic = next((one for one in expected if said.startswith(f"{one} ")), said.partition(" ")[0])
@@ -150,7 +150,7 @@ class Played:
         return self._read(expected[0], said)
 
     def _besides(self, topic: str, payload: bytes) -> list[str]:
-        """What a message is besides an answer, and what it is replied."""
+        """Return what a message is besides an answer, and what it is replied."""
         return [*unasked(self._profile, topic, payload), *replied(self._profile, self._facts, topic, payload)]
 
     def _read(self, topic: str, text: str) -> list[str]:
@@ -169,19 +169,19 @@ class Played:
 
 
 def with_ids(facts: CommandFacts, said: str) -> str:
-    """What a device says, with the ids of the command in the places of {id}, {id_number} and so on."""
+    """Return what a device says, with the ids of the command in the places of {id}, {id_number} and so on."""
     for name in IDS:
         said = said.replace(f"{{{name}}}", str(FACTS[name](facts)))
     return said
 
 
 def unasked(profile: DeviceProfile, topic: str, payload: bytes) -> list[str]:
-    """What a message is besides an answer."""
+    """Return what a message is besides an answer."""
     return [f"at {topic}: {besides(one)}" for one in EventReader([profile]).read(ReceivedMessage(topic, payload))]
 
 
 def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: bytes) -> list[str]:
-    """What a message is replied, where the device was sent this command and no other, and no last value is known."""
+    """Return the reply to a message, where the device was sent this command alone, and no last value is known."""
     sent = Command(
         facts.command_id,
         facts.device_id,
@@ -211,7 +211,7 @@ def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: by
 
 
 def besides(one: DeviceEvent | PresenceSign) -> str:
-    """What it says, for people."""
+    """Return what it says, for people."""
     if isinstance(one, PresenceSign):
         if not one.online:
             return f"{one.device_id} has gone"
@@ -241,7 +241,7 @@ def _read(profile: DeviceProfile, facts: CommandFacts, message: ReceivedMessage)
 def _readings(
     profile: DeviceProfile, facts: CommandFacts, message: ReceivedMessage
 ) -> tuple[list[str], CommandState | None]:
-    """How each kind that takes the message reads it; the state that it means for the command, where it names it."""
+    """Read the message as each kind that takes it; the state that it means for the command, where it names it."""
     reader = ResponseReader([profile])
     try:
         reader.read(message)
@@ -313,7 +313,7 @@ def _when(conditions: tuple[PathCondition, ...]) -> str:
 
 
 def sentence_of(condition: PathCondition) -> str:
-    """What it asks for, for people."""
+    """Return what it asks for, for people."""
     parts = []
     if condition.present is not None:
         parts.append("is present" if condition.present else "is absent")

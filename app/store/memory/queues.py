@@ -33,11 +33,11 @@ QueueChanged = Callable[[QueueSource | Shard], None]
 
 
 def tell_nobody(_changed: QueueSource | Shard) -> None:
-    """Where nothing outlives the process."""
+    """Tell nobody, where nothing outlives the process."""
 
 
 class Cemetery:
-    """What is dying in one shard, up to the number `last`."""
+    """The events that are dying in one shard, up to the number `last`."""
 
     def __init__(self, entries: Iterable[Dying] = (), sealed: int = 0, last: int = 0) -> None:
         self.entries: Final = deque(entries)
@@ -171,7 +171,7 @@ class MemoryQueues:
 
 
 class MemoryDeclared:
-    """What is declared, as long as the process lives."""
+    """The declarations, as long as the process lives."""
 
     def __init__(self, version: int = 0, documents: Mapping[str, bytes] | None = None) -> None:
         self._version = version

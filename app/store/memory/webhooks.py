@@ -94,6 +94,8 @@ class MemoryWebhooks:
     """`now` is the store's clock, in µs; `changed` is told what somebody else may keep."""
 
     def __init__(self, now: Callable[[], int], changed: Changed = nobody) -> None:
+        self.most_waiting = MOST_WAITING
+        self.most_kept = MOST_KEPT
         self._now = now
         self._changed = changed
         self._endpoints: dict[str, Endpoint] = {}
@@ -175,7 +177,7 @@ class MemoryWebhooks:
         queue = self._queue(endpoint_id)
         if delivery.event_id in queue.deliveries:
             return True
-        if len(queue.due) >= MOST_WAITING:
+        if len(queue.due) >= self.most_waiting:
             return False
         now = self._now()
         queue.deliveries[delivery.event_id] = replace(delivery, next_at=now)
@@ -258,7 +260,7 @@ class MemoryWebhooks:
     def _trim(self, endpoint_id: str, queue: _DeliveryQueue, now: int) -> None:
         while queue.ended:
             oldest = next(iter(queue.ended))
-            if len(queue.ended) <= MOST_KEPT and queue.ended[oldest] > now - KEPT_US:
+            if len(queue.ended) <= self.most_kept and queue.ended[oldest] > now - KEPT_US:
                 return
             del queue.ended[oldest]
             del queue.deliveries[oldest]

@@ -21,7 +21,7 @@ from app.core.events.reading import EVERYTHING, MOST_SCANNED, Reading, Slice
 from app.runtime.telemetry import Fill
 from app.store.parquet.files import FileWriter, Group, at_positions, checksum_of, open_file, read_slice, slices, within
 from app.store.parquet.place import ObjectStore
-from app.store.parquet.rows import SLICE_BYTES, SLICE_EVENTS
+from app.store.parquet.rows import GROUP_EVENTS, SLICE_BYTES, SLICE_EVENTS
 
 READERS: Final = 2
 MOST_READING: Final = 64
@@ -39,6 +39,7 @@ class ParquetArchive:
     """Files of events at a place."""
 
     def __init__(self, place: ObjectStore) -> None:
+        self.group_events = GROUP_EVENTS
         self._place = place
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="cold tier")
         self._waiting = 0
@@ -62,7 +63,7 @@ class ParquetArchive:
             if writer is not None and (hour_of(writer.first) != hour_of(piece[0].position) or writer.size > FILE_BYTES):
                 done.append(await self._do(partial(self._publish, shard, generation, writer)))
                 writer = None
-            writer = writer or FileWriter()
+            writer = writer or FileWriter(self.group_events)
             await self._do(partial(writer.add, piece))
         if writer is not None:
             done.append(await self._do(partial(self._publish, shard, generation, writer)))

@@ -23,7 +23,9 @@ _LAST: Final = "\U0010ffff"
 class FileWriter:
     """Encodes a slice at a time, into memory: what is compressed of an hour of a shard and generation is not much."""
 
-    def __init__(self) -> None:
+    def __init__(self, group_events: int = GROUP_EVENTS) -> None:
+        """`group_events` is the number of events of a row group."""
+        self._group_events = group_events
         self.events = 0
         self.first: Position = 0
         self.last: Position = 0
@@ -53,7 +55,7 @@ class FileWriter:
         self.events += len(events)
         table = table_of(events)
         self.checksum.add(table)
-        self._parquet.write_table(by_topic(table), row_group_size=GROUP_EVENTS)
+        self._parquet.write_table(by_topic(table), row_group_size=self._group_events)
 
     def finish(self) -> memoryview:
         """The file."""

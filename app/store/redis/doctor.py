@@ -25,7 +25,7 @@ PINGS: Final = 21
 
 @dataclass(frozen=True, slots=True)
 class RedisFacts:
-    """What was seen. None where the server does not tell, as managed ones and narrow ACLs do."""
+    """The facts that were seen. None where the server does not tell, as managed ones and narrow ACLs do."""
 
     version: str
     mode: str

@@ -26,7 +26,7 @@ REPLY_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class GuardFacts:
-    """What the Sentinels say of their service."""
+    """The statements of the Sentinels about their service."""
 
     asked: int
     """Those that the URL names."""

@@ -190,7 +190,7 @@ class RedisQueues:
 
     @property
     def hears(self) -> bool:
-        """Whether hints arrive."""
+        """True if hints arrive."""
         return self._listener.listening
 
     def hear(self, heard: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""What a node's Redis user must be allowed: the commands that nodes and their scripts use, their keys and channels.
+"""The rights of a node's Redis user: the commands that nodes and their scripts use, their keys and channels.
 
 `deploy/redis/users.acl` grants exactly this, and a test compares the two.
 """
@@ -107,7 +107,7 @@ def missing(connection: Connection, run_id: str, also: Collection[str] = ()) -> 
 
 
 def _refused(connection: Connection, command: Sequence[str]) -> str:
-    """What of it the user has no right to, `command`, `key` or `channel`; nothing when that is not the problem."""
+    """Return what the user has no right to, `command`, `key` or `channel`; nothing when that is not the problem."""
     try:
         connection.send_command(*command)
         connection.read_response()

@@ -43,6 +43,8 @@ class RedisWebhooks:
     """See `app/core/keys.py` for the keys, and the header of each script for its step."""
 
     def __init__(self, lanes: Lanes) -> None:
+        self.most_waiting = MOST_WAITING
+        self.most_kept = MOST_KEPT
         self._lanes = lanes
 
     async def endpoints(self) -> Sequence[Endpoint]:
@@ -75,7 +77,7 @@ class RedisWebhooks:
             keys.webhook(endpoint_id),
             delivery.event_id,
             encode_delivery(delivery),
-            MOST_WAITING,
+            self.most_waiting,
             IDLE_MS,
         )
         return bool(reply == 1)
@@ -99,7 +101,7 @@ class RedisWebhooks:
             encode_delivery(delivery),
             "" if delivery.delay is None else delivery.delay,
             int(delivery.progress is Progress.DELIVERED),
-            MOST_KEPT,
+            self.most_kept,
             KEPT_US,
             f"{delivery.event_id.removesuffix(f'_{OUTCOME_SEQUENCE}')}_{LATE_SEQUENCE}",
             IDLE_MS,
@@ -164,7 +166,7 @@ class RedisWebhooks:
 
 
 def _readable(found: Iterable[bytes], decode: Callable[[bytes], _T]) -> Iterable[_T]:
-    """What this version can read; the rest is left alone."""
+    """Return what this version can read; the rest is left alone."""
     for data in found:
         try:
             yield decode(data)

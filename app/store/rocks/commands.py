@@ -86,7 +86,7 @@ class RocksStateStore:
 
     @property
     def size(self) -> int:
-        """How many records and index entries there are: 0 when nothing is left."""
+        """Return how many records and index entries there are: 0 when nothing is left."""
         return self._memory.size
 
     async def now(self) -> int:
@@ -132,11 +132,11 @@ class RocksStateStore:
         return await self.change(lambda memory: memory.sweep(partitions, finisher, grace))
 
     async def change(self, work: Callable[[MemoryStateStore], Awaitable[T]]) -> T:
-        """What a step returns, once all changes up to it are durable; StoreUnavailableError."""
+        """Return what a step returns, once all changes up to it are durable; StoreUnavailableError."""
         return await self._in_time(self._step(work))
 
     async def look(self, work: Callable[[MemoryStateStore], Awaitable[T]], ids_of: Callable[[T], Iterable[str]]) -> T:
-        """What a question finds, once all is durable of the commands that it is about; StoreUnavailableError."""
+        """Return what a question finds, once all is durable of the commands that it is about; StoreUnavailableError."""
 
         async def looked() -> T:
             with self._folder.using():

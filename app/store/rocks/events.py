@@ -223,7 +223,7 @@ def _sources(
 
 
 def _is_elsewhere(book: RocksDatabase, reading: Reading) -> bool:
-    """Whether the generation that is to be read is not here any more."""
+    """True if the generation that is to be read is not here any more."""
     cut = book.cuts.get(reading.generation or 0)
     return cut is None or cut.table is None
 
@@ -233,7 +233,7 @@ def _has(about: Generation, position: Position) -> bool:
 
 
 def _may_have(about: Generation, after: Position, until: Position) -> bool:
-    """Whether a generation is to be looked at for events between these positions."""
+    """True if a generation is to be looked at for events between these positions."""
     if about.state is GenerationState.SEALED:
         return about.count > 0 and about.last > after and about.first <= until
     return about.state is GenerationState.CURRENT

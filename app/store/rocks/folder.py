@@ -35,11 +35,11 @@ _log = structlog.get_logger(__name__)
 
 
 class Drawer(Protocol):
-    """What the thread of a folder calls. An instance is in one folder."""
+    """The calls that the thread of a folder makes. An instance is in one folder."""
 
     @property
     def stale(self) -> bool:
-        """Whether it has to be opened anew, as it knows more than the disk has."""
+        """True if it has to be opened anew, as it knows more than the disk has."""
 
     def open(self, database: Rdict, families: Sequence[str], /) -> None:
         """Begin with a database that has these column families; ConfigurationError."""
@@ -51,15 +51,15 @@ class Drawer(Protocol):
         """Put the rows of these jobs into a batch; for each job its result, or the error that refuses it."""
 
     def kept(self) -> None:
-        """What was packed last is on the disk."""
+        """The rows that were packed last are on the disk."""
 
     def lost(self) -> None:
-        """What was packed last may not be on the disk."""
+        """The rows that were packed last may not be on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderUse:
-    """Who opens a folder, for its errors: the name of the setting, and what is kept there in words."""
+    """The opener of a folder, for its errors: the name of the setting, and what is kept there in words."""
 
     setting: str = "HOMING_EVENTS_URL"
     what: str = "the event log"
@@ -70,7 +70,7 @@ COMMANDS: Final = FolderUse("HOMING_STORE_URL", "the store")
 
 
 def options() -> Options:
-    """How tables are written."""
+    """Return how tables are written."""
     made = Options(raw_mode=True)
     made.create_if_missing(True)
     made.create_missing_column_families(True)
@@ -119,7 +119,7 @@ class RocksFolder:
 
     @property
     def broken(self) -> bool:
-        """Whether RocksDB may take nothing more until it is opened again, or a drawer has to be."""
+        """True if RocksDB may take nothing more until it is opened again, or a drawer has to be."""
         return self._broken or any(one.stale for one in self._drawers)
 
     async def start(self, drawer: Drawer) -> None:
@@ -149,7 +149,7 @@ class RocksFolder:
                     await self._group.alone(drawer.shut)
 
     def fill(self) -> Fill:
-        """How many jobs wait."""
+        """Return how many jobs wait."""
         return self._group.fill()
 
     @contextmanager
@@ -283,7 +283,7 @@ class RocksFolder:
         return results
 
     def _tried(self, work: Callable[[], T]) -> T:
-        """What RocksDB cannot do meanwhile is a StoreUnavailableError, and it is broken."""
+        """Return what RocksDB cannot do meanwhile is a StoreUnavailableError, and it is broken."""
         if self._database is None:
             raise StoreUnavailableError(f"{self._use.what} is being opened again")
         try:
@@ -304,7 +304,7 @@ class RocksFolder:
 
 
 def close_table(table: Rdict) -> None:
-    """What it still wanted to write is in no log either, so nobody was told that it is there: it is only named."""
+    """Close it; what it still wanted to write is in no log either, so nobody was told of it: it is only named."""
     try:
         table.close()
     except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own

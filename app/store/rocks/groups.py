@@ -36,7 +36,7 @@ class GroupCommit(Generic[Job, Result]):
         self._closed = False
 
     def fill(self) -> Fill:
-        """How many jobs wait."""
+        """Return how many jobs wait."""
         return Fill(len(self._waiting), MOST_WAITING)
 
     def submit(self, job: Job) -> asyncio.Future[Result]:

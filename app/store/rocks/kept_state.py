@@ -1,4 +1,4 @@
-"""What a state store in memory is, as rows, and back.
+"""A state store in memory becomes rows, and rows become one.
 
 | key: a letter, then names with a zero byte before each | value |
 |---|---|
@@ -51,7 +51,7 @@ def key_of(key: RowKey) -> bytes:
 
 
 def row_of(state: MemoryStateStore, key: RowKey) -> bytes | None:
-    """What is to be kept under this key; None where there is nothing any more."""
+    """Return what is to be kept under this key; None where there is nothing any more."""
     match key:
         case (kind, command_id) if kind == COMMAND_ROW:
             record = state.table.records.get(command_id)

@@ -45,37 +45,37 @@ def family(database: str, generation: int) -> str:
 
 
 def of_database(database: str) -> bytes:
-    """How many shards it has."""
+    """Return how many shards it has."""
     return b"d" + database.encode()
 
 
 def of_head(shard: Shard) -> bytes:
-    """Where a shard ends."""
+    """Return where a shard ends."""
     return b"h" + of_shard(shard)
 
 
 def of_writer(shard: Shard, writer: str) -> bytes:
-    """Which batch of a writer was the last one."""
+    """Return which batch of a writer was the last one."""
     return b"b%s%s" % (of_shard(shard), writer.encode())
 
 
 def of_call(shard: Shard, call: str) -> bytes:
-    """Where a call ended."""
+    """Return where a call ended."""
     return b"c%s%s" % (of_shard(shard), call.encode())
 
 
 def of_cursor(owner: str, name: str) -> bytes:
-    """How far a reader has come."""
+    """Return how far a reader has come."""
     return b"k%s\0%s" % (owner.encode(), name.encode())
 
 
 def of_shard(shard: Shard) -> bytes:
-    """What all keys of a shard begin with in the family of last values."""
+    """Return what all keys of a shard begin with in the family of last values."""
     return b"%s\0%c" % (shard.database.encode(), shard.number)
 
 
 def of_structure(database: str, structure: str) -> bytes:
-    """That a structure is known."""
+    """The key that says that a structure is known."""
     return b"s%s\0%s" % (database.encode(), structure.encode())
 
 
@@ -85,17 +85,17 @@ def of_generation(database: str, number: int) -> bytes:
 
 
 def of_ordered(database: str, number: int) -> bytes:
-    """How many of its events are named in their order."""
+    """Return how many of its events are named in their order."""
     return b"o%s\0%s" % (database.encode(), number.to_bytes(4))
 
 
 def of_order(shard: int) -> bytes:
-    """What the keys begin with that name the events of a shard in their order."""
+    """Return what the keys begin with that name the events of a shard in their order."""
     return b"o%c" % shard
 
 
 def of_stream(shard: int, stream: bytes) -> bytes:
-    """What all events of a stream begin with."""
+    """Return what all events of a stream begin with."""
     return b"d%c%s" % (shard, stream)
 
 
@@ -116,7 +116,7 @@ def fronts_of(topic: str) -> set[str]:
 
 
 def front_of(topic_filter: str) -> str | None:
-    """What of that a filter has; None where it begins with a wildcard."""
+    """Return what of that a filter has; None where it begins with a wildcard."""
     levels = topic_filter.split("/")
     literal = next((place for place, level in enumerate(levels) if level in ("+", "#")), len(levels))
     if literal == len(levels):
@@ -125,7 +125,7 @@ def front_of(topic_filter: str) -> str | None:
 
 
 def of_level(shard: int, stream: bytes, level: int, value: str) -> bytes:
-    """What all index keys begin with of a value in a level that varies."""
+    """Return what all index keys begin with of a value in a level that varies."""
     return b"i%c%s%c%s" % (shard, stream, level, _hash(value))
 
 

@@ -1,4 +1,4 @@
-"""What lies beside a RocksDB in its folder: a lock that says who uses it, and a file that says how it is laid out.
+"""The files beside a RocksDB in its folder: a lock that says who uses it, and one that says how it is laid out.
 
 | file | content |
 |---|---|
@@ -62,7 +62,7 @@ class FolderLock:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether some process has the folder at this moment."""
+    """True if some process has the folder at this moment."""
     try:
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def _replace(folder: Path, written: bytes) -> None:
 
 
 def read_layout(folder: Path) -> dict[str, Any]:
-    """What the folder says of itself, nothing if it is not laid out yet; ConfigurationError if it is not readable."""
+    """Return what the folder says of itself, nothing if it is not laid out yet; ConfigurationError if unreadable."""
     try:
         found: Any = json.loads((folder / LAYOUT_FILE).read_bytes())
     except FileNotFoundError:

@@ -102,7 +102,7 @@ class Reopener:
 
 
 def takes_something(folder: Path) -> bool:
-    """Whether the disk takes what is written to it."""
+    """True if the disk takes what is written to it."""
     probe = folder / PROBE
     try:
         with probe.open("wb") as file:

@@ -48,12 +48,12 @@ class KeptQueues:
 
 
 def document_key(name: str) -> bytes:
-    """Where a document is."""
+    """Return where a document is."""
     return b"n" + name.encode()
 
 
 def window_rows(source: QueueSource, before: WindowMemoir | None, after: WindowMemoir | None) -> _Rows:
-    """What differs between two memoirs of a window; None: there was, or is, no window."""
+    """Return what differs between two memoirs of a window; None: there was, or is, no window."""
     rows: _Rows = {}
     old, new = before or _NOBODY, after or _NOBODY
     for kind, had, has in (
@@ -78,7 +78,7 @@ def dying_row(shard: Shard, dying: Dying) -> tuple[bytes, bytes]:
 
 
 def dying_key(shard: Shard, number: int) -> bytes:
-    """Where it is."""
+    """Return where it is."""
     return b"y%s\0%s" % (str(shard).encode(), _INSTANT.pack(number))
 
 

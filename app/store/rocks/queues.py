@@ -259,7 +259,7 @@ class RocksQueues:
 
 
 def _is_about_askers(before: WindowMemoir, after: WindowMemoir) -> bool:
-    """Whether they differ only in who asked, and not by much."""
+    """True if they differ only in who asked, and not by much."""
     if after.facts.asked - before.facts.asked >= ASKED_US:
         return False
     return replace(before, facts=_without_askers(before.facts)) == replace(after, facts=_without_askers(after.facts))

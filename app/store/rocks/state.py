@@ -1,4 +1,4 @@
-"""What the RocksDB of the event log says of itself, in memory: heads, structures, generations."""
+"""The state of the RocksDB of the event log, in memory: heads, structures, generations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.store.rocks.rows import keys_from, rows_from
 
 @dataclass(frozen=True, slots=True)
 class ShardHead:
-    """Where a shard ends: its last position, and the latest epoch that somebody appended with."""
+    """The end of a shard: its last position, and the latest epoch that somebody appended with."""
 
     position: Position = 0
     epoch: int = 0
@@ -71,13 +71,13 @@ class RocksDatabase:
         return self.cuts[max(self.cuts)]
 
     def taken(self, shard: Shard, batch: BatchId | CallId | None) -> Position | None:
-        """Where a batch or a call ended that was taken before."""
+        """Return where a batch or a call ended that was taken before."""
         if isinstance(batch, CallId):
             return self.calls[shard.number].position_of(batch)
         return self.batches[shard.number].position_of(batch)
 
     def structures(self) -> set[str]:
-        """Those of all generations."""
+        """Return those of all generations."""
         return set().union(*(cut.structures for cut in self.all_cuts()))
 
     def only_in(self, number: int) -> set[str]:
@@ -229,7 +229,7 @@ class RocksState:
             yield Size(hash(key), size, database.tenants.of(_device_of(row)) if divided else "")
 
     def _learn(self, book: RocksDatabase, cut: OpenGeneration, table: Rdict, inherited: Sequence[str]) -> None:
-        """What a generation knows of topics; that of all of them where 0.2.0 has written, or it cannot be read."""
+        """Learn what a generation knows of topics; of all of them where 0.2.0 has written, or it cannot be read."""
         name = book.database.name
         cut.named = self._named(name, cut.about.number)
         own: list[str] = []

@@ -1,4 +1,4 @@
-"""What the event log writes in the thread of its folder: additions become rows of the batch that is synced once."""
+"""The event log writes in the thread of its folder: additions become rows of the batch that is synced once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What somebody wants to append."""
+    """The events that somebody wants to append."""
 
     shard: Shard
     entries: Sequence[Entry]
@@ -40,7 +40,7 @@ class Addition:
 
 
 class _PendingWrites:
-    """What one batch changes, so that its later jobs see what the earlier ones do."""
+    """The changes of one batch, so that its later jobs see what the earlier ones do."""
 
     def __init__(self, rows: WriteBatch | None = None) -> None:
         self.rows: Final = WriteBatch(raw_mode=True) if rows is None else rows
@@ -78,7 +78,7 @@ class RocksWriter:
         return results
 
     def kept(self) -> None:
-        """What was packed last is durable, and may be read."""
+        """The rows that were packed last are durable, and may be read."""
         batch, self._packed = self._packed, _PendingWrites()
         for book in batch.books.values():
             book.current.unsaved.clear()
@@ -87,7 +87,7 @@ class RocksWriter:
         }
 
     def lost(self) -> None:
-        """What was packed last may not be on the disk."""
+        """The rows that were packed last may not be on the disk."""
         self._state.reload()
 
     def rotate(self, database: str, expected: int) -> None:
@@ -111,7 +111,7 @@ class RocksWriter:
             old.table.flush(wait=False)
 
     def allow(self, database: str, room: int | None) -> None:
-        """So many bytes more in each shard; None: no bound."""
+        """Allow so many bytes more in each shard; None: no bound."""
         book = self._state.book(database)
         book.rooms = {} if room is None else dict.fromkeys(range(book.database.shards), room)
 
@@ -251,7 +251,7 @@ class RocksWriter:
         return stream
 
     def _forget_structures(self, batch: _PendingWrites, book: RocksDatabase, number: int) -> None:
-        """Those that went with a generation, and what is known of its order."""
+        """Forget those that went with a generation, and what is known of its order."""
         for structure in book.only_in(number):
             batch.rows.delete(keys.of_structure(book.database.name, structure))
         batch.rows.delete(keys.of_ordered(book.database.name, number))

@@ -40,7 +40,7 @@ def no_adoption() -> None:
 
 
 def adoption_throws_away() -> None:
-    """What a dead node's session held is acknowledged and forgotten."""
+    """The messages of a dead node's session are acknowledged and forgotten."""
     session = _class("app.mqtt.paho_drain.PahoSessionDrain")
     drain = session.drain
 
@@ -81,7 +81,7 @@ def no_fencing() -> None:
 
 
 def publishes_late() -> None:
-    """What could not be sent is sent when the broker is back, as paho would do by itself (F5)."""
+    """A command that could not be sent is sent when the broker is back, as paho would do by itself (F5)."""
     client, link = _class("app.mqtt.paho.PahoMqttClient"), _class("app.mqtt.paho_link.PahoLink")
     unavailable = _class("app.core.errors.BrokerUnavailableError")
     publish, open_link = client.publish, link.open
@@ -256,7 +256,7 @@ def waits_when_taken_over() -> None:
 
 
 def webhooks_try_once() -> None:
-    """What a receiver did not take is given up."""
+    """A delivery that a receiver did not take is given up."""
     delivery = _class("app.core.webhooks.deliveries.Delivery")
     after = delivery.after
 
@@ -291,12 +291,12 @@ class _Settled:
 
 
 def events_without_a_fence() -> None:
-    """Who was the intake goes on appending when another one is."""
+    """A former intake goes on appending when another node is the intake."""
     _change("events/append", "tonumber(ARGV[2]) < epoch then", "false then")
 
 
 def events_given_up() -> None:
-    """What the log did not take at once is given up and acknowledged, as nobody should wait."""
+    """An event that the log did not take at once is given up and acknowledged, as nobody should wait."""
     writer = _class("app.events.writer.EventWriter")
 
     async def append(self: Any, shard: Any, batch: Any) -> bool:
@@ -360,7 +360,7 @@ def queue_loses_what_it_reads() -> None:
 
 
 def dead_letters_forgotten() -> None:
-    """What dies is taken off, and no letter is appended."""
+    """A dying event is taken off, and no letter is appended."""
 
     async def none(_self: Any, _shard: Any, _dying: Any) -> dict[Any, Any]:
         return {}

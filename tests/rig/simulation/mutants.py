@@ -19,7 +19,7 @@ def _class(path: str) -> Any:
 
 
 def adoption_throws_away() -> None:
-    """What a dead node's session held is acknowledged and forgotten."""
+    """The messages of a dead node's session are acknowledged and forgotten."""
     session = _class("homing_rig.simulation.mqtt.SimSessionDrain")
     drain = session.drain
 
@@ -81,7 +81,7 @@ def cancel_wins() -> None:
 
 
 def index_outlives_its_record() -> None:
-    """What leads to a command is there for ever."""
+    """The index that leads to a command is there for ever."""
     _class("app.store.memory.commands.records.Indexes").forget = lambda _self, _registration: None
 
 
@@ -100,7 +100,7 @@ def drops_when_full() -> None:
 
 
 def redelivered_is_dropped() -> None:
-    """What the broker delivers again is taken for a repetition, and acknowledged."""
+    """A message that the broker delivers again is taken for a repetition, and acknowledged."""
     inbox = _class("app.mqtt.inbox.Inbox")
     handle = inbox.handle
 

@@ -1,4 +1,4 @@
-"""What seeds have found in the product, each in the plainest world that shows it."""
+"""The findings of seeds in the product, each in the plainest world that shows it."""
 
 from __future__ import annotations
 

@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 
 from homing_rig.simulation.guards import EPOCH, guarded
-from homing_rig.simulation.loop import Lane, SimLoop, SimulatorError, bury
+from homing_rig.simulation.loop import MOST_STEPS, Lane, SimLoop, SimulatorError, bury
 
 
-def simulate(work: Callable[[SimLoop], Coroutine[Any, Any, object]], seed: int = 1) -> SimLoop:
+def simulate(
+    work: Callable[[SimLoop], Coroutine[Any, Any, object]], seed: int = 1, most_steps: int = MOST_STEPS
+) -> SimLoop:
     """Run the work in the lane of the world."""
-    loop = SimLoop(Random(seed))
+    loop = SimLoop(Random(seed), most_steps)
     with guarded(loop.time, seed):
         try:
             loop.run_until_complete(loop.create_task(work(loop), context=loop.world.context.copy()))
@@ -136,15 +138,13 @@ def test_who_waits_for_ever_is_a_finding_and_no_hang() -> None:
         simulate(work)
 
 
-def test_who_spins_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("homing_rig.simulation.loop.MOST_STEPS", 1000)
-
+def test_who_spins_is_a_finding() -> None:
     async def work(_loop: SimLoop) -> None:
         while True:  # noqa: ASYNC110 - that is the mistake
             await asyncio.sleep(0)
 
     with pytest.raises(SimulatorError, match="world spins"):
-        simulate(work)
+        simulate(work, most_steps=1000)
 
 
 @pytest.mark.parametrize(

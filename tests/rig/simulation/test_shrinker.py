@@ -1,4 +1,4 @@
-"""What is left out when a finding is made small, judged by functions that know what is needed for it."""
+"""The shrinker leaves out what a finding does not need, judged by functions that know what it needs."""
 
 from __future__ import annotations
 

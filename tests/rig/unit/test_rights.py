@@ -10,7 +10,7 @@ from tests.services import DEPLOY
 
 
 def rules_of(users: str) -> set[str]:
-    """What a node may do, without the password."""
+    """The rules of a node's user, without the password."""
     (rules,) = [line.split()[2:] for line in users.splitlines() if line.startswith(f"user {NODE_USER} ")]
     return {rule for rule in rules if rule[0] not in "#>"}
 

@@ -303,9 +303,7 @@ async def test_while_the_database_is_slow_what_is_told_goes_to_the_disk(tmp_path
     assert counters["audit.written"] == 5
 
 
-async def test_heads_that_take_long_keep_no_line_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GAP_SECONDS", "HEADS_SECONDS"):
-        monkeypatch.setattr(f"app.audit.recorder.{name}", 0.001)
+async def test_heads_that_take_long_keep_no_line_waiting() -> None:
     asked = asyncio.Event()
 
     class MuteHeads(Store):
@@ -316,6 +314,7 @@ async def test_heads_that_take_long_keep_no_line_waiting(monkeypatch: pytest.Mon
 
     store, counters = MuteHeads(), Counter[str]()
     audit = Audit(AuditWriter(store, counters, None), ManualClock(), counters, commands=True, required=False)
+    audit.gap_seconds = audit.heads_seconds = 0.001
     audit.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
     running = asyncio.ensure_future(audit.run())
     await asked.wait()

@@ -1,4 +1,4 @@
-"""What becomes of commands to devices that are not there, where the broker tells."""
+"""Commands to devices that are not there, where the broker tells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command that has timed out says of how far it came, and who does not know."""
+"""A command that has timed out says how far it came, and who does not know."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def hostile_ids() -> list[str]:
 
 
 def is_device(text: str) -> bool:
-    """Whether one of them is the name of a device all the same, or its id: escaped, it has plain letters only."""
+    """True if one of them is the name of a device all the same, or its id: escaped, it has plain letters only."""
     name = unquote(text)
     return (
         name.isprintable()
@@ -159,7 +159,7 @@ def is_device(text: str) -> bool:
 
 
 def is_method(text: str) -> bool:
-    """Whether one of them is a method all the same: those may have slashes, such as device/rename."""
+    """True if one of them is a method all the same: those may have slashes, such as device/rename."""
     parts = text.split("/")
     plain = all(
         part and set(part) <= set(ascii_letters + digits + "_.:-") and part not in (".", "..") for part in parts

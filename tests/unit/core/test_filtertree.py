@@ -100,7 +100,7 @@ def test_what_was_removed_leaves_nothing_behind() -> None:
 
 
 def places() -> int:
-    """How many there are in memory, of all trees."""
+    """Return how many there are in memory, of all trees."""
     gc.collect()
     return sum(type(one).__name__ == "_FilterNode" for one in gc.get_objects())
 

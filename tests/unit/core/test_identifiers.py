@@ -155,7 +155,7 @@ def test_a_name_and_its_id_are_one_device(name: str, device_id: str) -> None:
 
 @given(st.text(max_size=140))
 def test_no_device_speaks_for_another_whose_id_is_its_name(name: str) -> None:
-    """What a message says is a name, also where it looks like an id."""
+    """A message says a name, also where it looks like an id."""
     found = id_of_name(name)
     if accepts(validate_device_id, found):
         assert validate_device_id(found) == found
@@ -264,7 +264,7 @@ def test_a_wrong_command_id_is_refused_with_the_reason(value: str, reason: str) 
 
 
 def accepts(validate: Validator, text: str, *, anew: bool = False) -> bool:
-    """Whether it comes back unchanged, or at all."""
+    """True if it comes back unchanged, or at all."""
     try:
         return anew | (validate(text) == text)
     except InvalidInputError:

@@ -1,4 +1,4 @@
-"""Which party is in trouble: a table, and the doubts that blame nobody."""
+"""The party that is in trouble: a table, and the doubts that blame nobody."""
 
 from __future__ import annotations
 

@@ -214,16 +214,15 @@ class TestAnAttempt:
         reply = await neighbour.post(receiver.url, {}, b"{}")
         assert (reply.status, reply.delivered, reply.retry_after) == (status, delivered, "7")
 
-    async def test_who_does_not_answer_is_left(
-        self, neighbour: HttpSender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_who_does_not_answer_is_left(self, receiver: Receiver) -> None:
         async def never(_request: web.Request) -> web.Response:
             await asyncio.Event().wait()
             return web.Response()
 
-        monkeypatch.setattr(module, "SECONDS", 0.05)
         receiver.answer = never
-        assert (await neighbour.post(receiver.url, {}, b"{}")).reason == "no reply within 0.05 s"
+        made = HttpSender(allowed=networks(["127.0.0.0/8"]), user_agent="homing/test", seconds=0.05)
+        assert (await made.post(receiver.url, {}, b"{}")).reason == "no reply within 0.05 s"
+        await made.close()
 
     async def test_an_endless_answer_is_not_read_to_its_end(self, neighbour: HttpSender, receiver: Receiver) -> None:
         async def endless(request: web.Request) -> web.Response:

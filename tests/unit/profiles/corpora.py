@@ -1,4 +1,4 @@
-"""What devices of each shipped family say, and what has to be read out of it: one file a family under corpus/."""
+"""The corpus: what devices of each shipped family say, and what has to be read out of it: one file a family."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Corpus:
 
 
 def bytes_of(text: str) -> bytes:
-    """What is no text stands in hexadecimal behind `hex:`, or as a UUID behind `uuid:`."""
+    """Return what is no text stands in hexadecimal behind `hex:`, or as a UUID behind `uuid:`."""
     if text.startswith("uuid:"):
         return UUID(text.removeprefix("uuid:")).bytes
     return bytes.fromhex(text.removeprefix("hex:")) if text.startswith("hex:") else text.encode()
@@ -85,13 +85,13 @@ def read_corpus(file: Path) -> Corpus:
 
 
 def ids_of(command_id: str) -> dict[str, str]:
-    """What a device may give back of the id of a command."""
+    """Return what a device may give back of the id of a command."""
     facts = CommandFacts(command_id, "", "", None, 0, 0)
     return {name: str(FACTS[name](facts)) for name in IDS}
 
 
 def filled(text: str, ids: Mapping[str, str] | None = None) -> str:
-    """With the ids of the command in place of their names."""
+    """Return the text with the ids of the command in place of their names."""
     for name, value in (ids_of(ID) if ids is None else ids).items():
         text = text.replace(f"{{{name}}}", value)
     return text

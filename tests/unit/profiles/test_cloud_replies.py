@@ -1,4 +1,4 @@
-"""What the clouds that Homing stands in for would say: frames of the makers' documents, asked and replied."""
+"""Homing says what the clouds would that it stands in for: frames of the makers' documents, asked and replied."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ OF_FLY_TO = {
 
 
 def states(method: str, where: str, body: dict[str, JsonValue], params: JsonValue = None) -> list[CommandState]:
-    """What a message means for a command of the method."""
+    """Return what a message means for a command of the method."""
     facts = CommandFacts(ID, "D1", method, params, CREATED, CREATED + 10_000_000)
     answer = READER.read(ReceivedMessage(f"thing/product/D1/{where}", json.dumps(body).encode()))
     return [one.state for one in (answer, *answer.others) if names(DJI, facts, one)]

@@ -140,7 +140,7 @@ COMPARED: Final = {"at_least": operator.ge, "at_most": operator.le, "above": ope
 
 
 def expected(condition: InterlockCondition, raw: bytes | None, age: float, params: dict[str, Any]) -> bool:
-    """Whether it holds, told another way: by texts of JSON, which differ where values do."""
+    """True if it holds, told another way: by texts of JSON, which differ where values do."""
     if condition.path[0] == "inputs":
         try:
             value = json.loads(raw or b"", parse_constant=lambda _: 1 / 0)

@@ -47,7 +47,7 @@ def read(one: DeviceProfile, topic: str, payload: object, **extra: Any) -> Answe
 
 
 def names_it(one: DeviceProfile, answer: Answer, command: CommandFacts) -> bool:
-    """Whether the store would find the command: by topic, correlation, value and device."""
+    """True if the store would find the command: by topic, correlation, value and device."""
     value = "" if answer.correlation is Correlation.ID else answer.value
     by_id = answer.correlation is not Correlation.ID or answer.value == command.command_id
     expected = Expectation(answer.topic, answer.correlation, value)

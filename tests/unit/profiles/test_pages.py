@@ -52,7 +52,7 @@ def properties_of(table: str) -> dict[str, Any]:
 
 
 def section(heading: str) -> str:
-    """What stands under a heading, with the headings below it."""
+    """Return what stands under a heading, with the headings below it."""
     found = re.search(rf"^(#+) {re.escape(heading)}\n(.*?)(?=^\1 |\Z)", KEYS, re.MULTILINE | re.DOTALL)
     assert found is not None, heading
     return found[2]

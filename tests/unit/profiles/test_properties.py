@@ -1,4 +1,4 @@
-"""What stands beside a payload in MQTT 5, as profiles write and read it: correlation data and user properties."""
+"""The properties beside a payload in MQTT 5, as profiles write and read them: correlation data, user properties."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Mutator:
 
 
 def evidence(answer: Answer, message: ReceivedMessage) -> bool:
-    """Whether what the answer is said to name stands in the message, all of it."""
+    """True if what the answer is said to name stands in the message, all of it."""
     if answer.correlation is Correlation.ORDER:
         return True
     text = json.dumps(_json(message.payload), ensure_ascii=False)
@@ -102,7 +102,7 @@ def _stands_in(part: str, said: tuple[str, ...]) -> bool:
 
 
 def fits(profile: DeviceProfile, answer: Answer, message: ReceivedMessage) -> bool:
-    """Whether it came on a topic of the profile, and from the device that its topic or payload names."""
+    """True if it came on a topic of the profile, and from the device that its topic or payload names."""
     came_on = any(spec.topic.parse(message.topic) is not None for spec in profile.responses)
     parts = map(name_of, answer.device_id.split(":"))
     said = message.topic + message.payload.decode("utf-8", "replace") + json.dumps(_json(message.payload))

@@ -1,4 +1,4 @@
-"""What Homing says to devices that ask, as profiles declare it."""
+"""The replies of Homing to devices that ask, as profiles declare them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What once went wrong without a word, one by one: refused with file, line, key and what is allowed, or read right.
+"""Mistakes that were once silent, one by one: refused with file, line, key and what is allowed, or read right.
 
 The list is that of the measurements with real device software. Refusals that are about one key each stand in
 test_loader.py.

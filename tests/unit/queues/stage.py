@@ -106,7 +106,7 @@ class QueueStage:
             await self.log.append(SHARD, [Entry("alarm", b"1")])
 
     async def size(self) -> int:
-        """How many are in the window."""
+        """Return how many are in the window."""
         state = await self.state()
         return 0 if state is None else state.size
 

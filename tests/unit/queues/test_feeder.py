@@ -1,4 +1,4 @@
-"""What feeds windows meets others that do so, too, and stores that forget."""
+"""A feeder of windows meets others that do so, too, and stores that forget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/metrics` says of queues: how each stands that falls to the node, and never of more than so many."""
+"""The gauges of queues: how each stands that falls to the node, and never of more than so many."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def events_in(gauges: QueueGauges) -> Mapping[Labels, float]:
 
 
 def gauges_of(stage: QueueStage, mine: str = "") -> QueueGauges:
-    """Of a node to which all queues fall whose ids begin so."""
+    """The gauges of a node to which all queues fall whose ids begin so."""
     return QueueGauges(
         lambda queue: stats_in(stage.store, stage.sources.of(queue)),
         lambda queue: queue.id.startswith(mine),

@@ -74,7 +74,7 @@ class Lists:
 
 
 class _PartitionList:
-    """What is known of one partition, newest first."""
+    """The known commands of one partition, newest first."""
 
     def __init__(self, partition: int, start: Position | None) -> None:
         self.entries: list[PartitionEntry] = []
@@ -106,7 +106,7 @@ class _PartitionList:
         return bad
 
     def may_have_more(self, last: Position | None) -> bool:
-        """Whether something that is not read yet may come before `last`, or before the end where that is None."""
+        """True if something that is not read yet may come before `last`, or before the end where that is None."""
         return not self.ended and (last is None or self.position is None or self.position > last)
 
 

@@ -147,7 +147,7 @@ class RedisCommandReader:
         return await asyncio.gather(*(read(one) for one in command_ids))
 
     async def _get_many(self, command_ids: Sequence[str]) -> list[Command]:
-        """Those that there are, read in slices over the connection for lists."""
+        """Return those that there are, read in slices over the connection for lists."""
         commands: list[Command] = []
         for first in range(0, len(command_ids), READ_SLICE):
             known = [one for one in command_ids[first : first + READ_SLICE] if is_command_id(one)]
@@ -186,5 +186,5 @@ def _start(query: Query) -> Position | None:
 
 
 def _within(query: Query, more: Position | None) -> Position | None:
-    """Where the next page begins; None where all further ones are too old."""
+    """Return where the next page begins; None where all further ones are too old."""
     return None if more is None or (query.since_us is not None and more[0] < query.since_us) else more

@@ -1,4 +1,4 @@
-"""How commands are written into Redis hashes and replies of scripts are read; see lua/common.lua for the fields."""
+"""Commands are written into Redis hashes, and replies of scripts are read; see lua/common.lua for the fields."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ FAILS_OFFLINE: Final = "offline=fail"
 
 
 def version(token: str, if_offline: IfOffline) -> str:
-    """What the field `v` of a record says."""
+    """Return what the field `v` of a record says."""
     return f"{RECORD} {token} {FAILS_OFFLINE}" if if_offline is IfOffline.FAIL else f"{RECORD} {token}"
 
 
@@ -200,7 +200,7 @@ def made(command_id: str, state: CommandState, finished_at: bytes, error: bytes 
 
 
 def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
-    """What respond.lua made of the answer."""
+    """Return what respond.lua made of the answer."""
     verdict = MatchResult(reply[0].decode())
     if verdict is MatchResult.UNKNOWN:
         return Recorded(verdict)

@@ -66,7 +66,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
 
     @property
     def connected(self) -> bool:
-        """Whether a connection stands, as far as we know."""
+        """True if a connection stands, as far as we know."""
         return self._lanes.connected
 
     async def start(self) -> None:

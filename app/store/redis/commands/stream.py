@@ -1,4 +1,4 @@
-"""What happens to commands, in Redis: a stream for each partition, which is there while somebody follows."""
+"""The events of commands, in Redis: a stream for each partition, which is there while somebody follows."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Call:
 
     @property
     def patient(self) -> bool:
-        """Whether it waits as long as it takes."""
+        """True if it waits as long as it takes."""
         return self.deadline == math.inf
 
     def resolve(self, reply: object) -> None:
@@ -80,7 +80,7 @@ class CallQueue:
         """Told the time of the loop each TICK_SECONDS while somebody waits."""
 
     def __len__(self) -> int:
-        """How many callers wait, for their turn or for their reply."""
+        """Return how many callers wait, for their turn or for their reply."""
         return sum(not call.future.done() for call in (*self._waiting, *self._taken))
 
     @cached_property
@@ -112,7 +112,7 @@ class CallQueue:
         return future
 
     async def take(self, most: int) -> list[Call]:
-        """What waits, at least one call, without those that were given up. Say `done` or `give_back` afterwards."""
+        """Return what waits, at least one call, without those given up. Say `done` or `give_back` afterwards."""
         while True:
             batch: list[Call] = []
             while self._waiting and len(batch) < most:

@@ -107,17 +107,17 @@ class Combiner:
 
     @property
     def connected(self) -> bool:
-        """Whether a connection stands, as far as we know."""
+        """True if a connection stands, as far as we know."""
         return any(lane.connected for lane in self._lanes)
 
     @property
     def outstanding(self) -> int:
-        """How many calls wait for their turn or their reply."""
+        """Return how many calls wait for their turn or their reply."""
         return len(self._queue)
 
     @property
     def last_error(self) -> str:
-        """Why the last connection failed, or nothing."""
+        """Return why the last connection failed, or nothing."""
         return next((lane.last_error for lane in self._lanes if lane.last_error), "")
 
     def start(self) -> None:
@@ -313,7 +313,7 @@ class _Lane:
         return refused
 
     def _may_pass(self, call: Call, error: ResponseError) -> bool:
-        """Whether the call may succeed when it is sent again; otherwise it fails here."""
+        """True if the call may succeed when it is sent again; otherwise it fails here."""
         code = _code(error)
         if code == "OOM" and not call.patient:
             self._counters["store.out_of_memory"] += 1
@@ -339,7 +339,7 @@ class _Lane:
 
 
 async def _read_many(connection: AbstractConnection, count: int) -> list[Any]:
-    """So many replies, with errors in their places. One that may pass is raised, once all are read."""
+    """Read this many replies, with errors in their places. One that may pass is raised, once all are read."""
     replies: list[Any] = []
     for _ in range(count):
         try:

@@ -46,7 +46,7 @@ class Lanes:
 
     @property
     def connected(self) -> bool:
-        """Whether a connection stands, as far as we know."""
+        """True if a connection stands, as far as we know."""
         return self._combiner is not None and self._combiner.connected
 
     async def start(self) -> None:

@@ -26,7 +26,7 @@ MISSES: Final = 3
 
 
 def is_connection_error(error: BaseException) -> bool:
-    """Whether Redis, or the way to it, is at fault.
+    """True if Redis, or the way to it, is at fault.
 
     uvloop raises a bare RuntimeError for a write to a transport that the peer closed a moment before (uvloop#506).
     """

@@ -1,4 +1,4 @@
-"""Whether a server that has fallen silent answers somebody else."""
+"""A server that has fallen silent may answer somebody else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PING: Final = pack(("PING",))
 
 
 async def answers(connect: Callable[[], AbstractConnection], seconds: float) -> bool:
-    """Whether it answers PING on a new connection within so many seconds, as one that is only slow or busy does."""
+    """True if it answers PING on a new connection within so many seconds, as one that is only slow or busy does."""
     connection = connect()
     try:
         async with asyncio.timeout(seconds):

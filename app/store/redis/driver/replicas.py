@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 def writes(command: Sequence[str | bytes | int]) -> bool:
-    """Whether replicas are to have what it changes. Scripts count as writing, but those that say otherwise."""
+    """True if replicas are to have what it changes. Scripts count as writing, but those that say otherwise."""
     return command[0] not in READING
 
 
@@ -51,7 +51,7 @@ class ReplicaWait:
         """Answered at once, where the user may ask at all."""
 
     def told(self, count: int) -> bool:
-        """So many replicas have it: whether that is enough."""
+        """Return True if so many replicas are enough."""
         before, self.short = self.short, count < self._replicas
         if self.short:
             self._counters["store.wait_short"] += 1

@@ -1,4 +1,4 @@
-"""Where the primary is, as Sentinels say, and connections that go there and nowhere else.
+"""The primary that Sentinels name, and connections that go there and nowhere else.
 
 Not redis-py's Sentinel: after a planned switch that one goes on with the old primary, whose writes are lost.
 """
@@ -51,7 +51,7 @@ class SentinelWatch:
         self._watching: asyncio.Task[None] | None = None
 
     async def find(self) -> Place:
-        """Where the primary is now; an error of redis-py that says what Sentinels answered."""
+        """Return where the primary is now; an error of redis-py that says what Sentinels answered."""
         asking = [asyncio.create_task(self._ask(seed)) for seed in self._address.seeds]
         try:
             answers, reasons = await _gather(asking)
@@ -112,7 +112,7 @@ class SentinelWatch:
                 await connection.disconnect(nowait=True)
 
     async def _is_replica(self, place: Place) -> bool:
-        """Whether the server says so itself; False when it says nothing, as others notice that."""
+        """True if the server says so itself; False when it says nothing, as others notice that."""
         arguments: dict[str, Any] = dict(parse_url(self._address.url_of(place)))
         kind = arguments.pop("connection_class", Connection)
         async with _opened(kind(**arguments, **_OPTIONS)) as connection:
@@ -197,7 +197,7 @@ class LedSSLConnection(LedConnection, SSLConnection):
 
 
 def led_arguments(url: str, terms: RedisTerms) -> dict[str, Any]:
-    """What redis-py's `parse_url` gives for other URLs."""
+    """Return what redis-py's `parse_url` gives for other URLs."""
     address = parse_redis_url(url)
     arguments: dict[str, Any] = dict(parse_url(address.url_of(address.seeds[0])))
     kind = LedSSLConnection if arguments.pop("connection_class", Connection) is SSLConnection else LedConnection

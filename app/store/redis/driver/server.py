@@ -1,4 +1,4 @@
-"""What a Redis must be so that our state may be in it: how it is reached, and a look at it every few seconds."""
+"""The conditions that a Redis must fulfil to have our state: how it is reached, and a look at it every few seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 
 def url_arguments(url: str, terms: RedisTerms) -> dict[str, Any]:
-    """What redis-py is to know of the URL; its class of connections goes to the primary. ValueError."""
+    """Return what redis-py is to know of the URL; its class of connections goes to the primary. ValueError."""
     check_redis_url(url)
     if parse_redis_url(url).kind is RedisKind.SENTINEL:
         return led_arguments(url, terms)

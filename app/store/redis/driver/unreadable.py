@@ -1,4 +1,4 @@
-"""What is in Redis and this node cannot read: of a later version, or damaged. It is left alone, counted and named."""
+"""Values in Redis that this node cannot read, of a later version or damaged, are left alone, counted and named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the event log asks of Redis. What it refuses for good, or holds in another form than ours, counts as away.
+"""The calls of the event log to Redis. A refusal for good, or a value in another form than ours, counts as away.
 
 Somebody else has written it, or a version that this one does not know: it is left as it is, and may be mended there.
 """
@@ -54,7 +54,7 @@ class EventCalls:
         await self._redis.close()
 
     def fill(self) -> Fill:
-        """How many calls wait."""
+        """Return how many calls wait."""
         return Fill(self._redis.outstanding, self._options.max_queue)
 
     async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - what Redis replies
@@ -88,7 +88,7 @@ class EventCalls:
 
 @contextmanager
 def parsing(key: str) -> Iterator[None]:
-    """What a key has is read meanwhile; StoreUnavailableError where it is not as we write it."""
+    """Read what a key has meanwhile; StoreUnavailableError where it is not as we write it."""
     try:
         yield
     except (ValueError, DamagedEventsError) as error:

@@ -31,7 +31,7 @@ class GenerationCatalogue:
         self._cold: dict[Shard, tuple[bytes, Colds]] = {}
 
     async def read(self, shards: Sequence[Shard]) -> Contents:
-        """What there is of these shards."""
+        """Return what there is of these shards."""
         # In this order: one that becomes cold meanwhile is in both, never in none.
         commands: list[tuple[Argument, ...]] = [("HGETALL", keys.cuts(one)) for one in shards]
         commands += [("HMGET", keys.state(one), "generation", "colds") for one in shards]

@@ -1,4 +1,4 @@
-"""What an event log in Redis holds and who brings events in, for `homing doctor`. Blocking; writes nothing."""
+"""The content of an event log in Redis and its intake, for `homing doctor`. Blocking; writes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPLY_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class EventFacts:
-    """What was seen. `oldest` is the position of the first event of each database that has one."""
+    """The facts that were seen. `oldest` is the position of the first event of each database that has one."""
 
     holder: str | None
     """The node that brings events in; None when nobody does."""

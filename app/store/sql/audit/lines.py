@@ -24,7 +24,7 @@ from app.core.audit.chain import (
     listed,
 )
 from app.store.audit import AuditQuery, AuditSlice, StoredLine
-from app.store.sql.audit.pages import read_page
+from app.store.sql.audit.pages import MOST_ROWS, read_page
 from app.store.sql.driver.calls import Calls
 from app.store.sql.driver.connect import WRITES
 from app.store.sql.tables import audit, audit_heads, meta
@@ -46,6 +46,8 @@ class SqlAudit:
     """An AuditStore."""
 
     def __init__(self, calls: Calls) -> None:
+        self.most_removed = MOST_REMOVED
+        self.most_rows = MOST_ROWS
         self._calls = calls
 
     async def append(self, lines: Sequence[StoredLine], facts: int) -> None:
@@ -61,7 +63,7 @@ class SqlAudit:
 
     async def page(self, query: AuditQuery) -> AuditSlice:
         async def page(connection: AsyncConnection) -> AuditSlice:
-            return await read_page(connection, query)
+            return await read_page(connection, query, self.most_rows)
 
         return await self._calls.transaction(page)
 
@@ -81,10 +83,10 @@ class SqlAudit:
             removed: list[ChainHead] = []
             count = 0
             for writer, last in await _old(connection, before_us):
-                ended, lines = await _cut(connection, writer, last, MOST_REMOVED - count)
+                ended, lines = await _cut(connection, writer, last, self.most_removed - count)
                 removed.append(ended)
                 count += lines
-                if count == MOST_REMOVED:
+                if count == self.most_removed:
                     break
             if removed:
                 body = body_of("removed", author.at_us, {**author.said(), "lines": count, "removed": listed(removed)})

@@ -27,8 +27,8 @@ _LAST: Final = 2**62
 _COLUMNS: Final = tuple(audit.c[name] for name in ("at_us", "who", "device", "tenant", "writer", "seq", "hash", "body"))
 
 
-async def read_page(connection: AsyncConnection, query: AuditQuery) -> AuditSlice:
-    """As AuditStore.page."""
+async def read_page(connection: AsyncConnection, query: AuditQuery, most_rows: int) -> AuditSlice:
+    """As AuditStore.page; it looks at this many rows at most."""
     waiting: list[AuditEntry] = []
     found: list[AuditEntry] = []
     looked = 0
@@ -37,7 +37,7 @@ async def read_page(connection: AsyncConnection, query: AuditQuery) -> AuditSlic
         found += _newer(waiting, upto)
         if len(found) >= query.limit:
             break
-        if looked == MOST_ROWS:
+        if looked == most_rows:
             return AuditSlice(found, upto)
         # Those that end after where the page begins come again with each page.
         looked += query.before is None or upto < query.before

@@ -51,13 +51,13 @@ def look(connection: Connection) -> StoredSchema:
     return StoredSchema(int(number or 0), oldest or 0)
 
 
-def check(found: StoredSchema) -> None:
-    """SchemaTooOldError or SchemaTooNewError when these tables cannot be served."""
+def check(found: StoredSchema, needed: int = SCHEMA) -> None:
+    """SchemaTooOldError or SchemaTooNewError when a program that needs this version cannot serve these tables."""
     if found.schema == 0 or found.oldest == 0:
         raise SchemaTooOldError("the access directory has no tables yet: run homing access migrate")
-    if found.schema < SCHEMA:
+    if found.schema < needed:
         raise SchemaTooOldError(
-            f"the tables of the access directory have version {found.schema}, and this program needs {SCHEMA}: "
+            f"the tables of the access directory have version {found.schema}, and this program needs {needed}: "
             "run homing access migrate"
         )
     check_oldest(found.oldest)

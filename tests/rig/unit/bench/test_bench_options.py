@@ -1,4 +1,4 @@
-"""What people may ask the benchmark for."""
+"""The options that people may give the benchmark."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from homing_rig.bench import generator
 from homing_rig.bench.generator import LoadJob, LoadResult, run_load
 from tests.tcp import listening
 from tests.waiting import PATIENCE
@@ -127,9 +126,8 @@ async def test_a_server_that_hangs_up_on_everybody_ends_the_run() -> None:
     assert (result.good, result.errors) == (0, {"connection_lost": 4})
 
 
-async def test_a_run_without_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator, "PATIENCE", 0.05)
-    result = await load(lambda *_: b"")
+async def test_a_run_without_answers_is_given_up() -> None:
+    result = await load(lambda *_: b"", patience=0.05)
     assert (result.good, result.errors) == (0, {"no_answer": 4})
 
 

@@ -1,4 +1,4 @@
-"""What the rig finds wrong with a log of events."""
+"""The faults that the rig finds in a log of events."""
 
 from __future__ import annotations
 

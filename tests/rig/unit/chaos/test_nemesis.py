@@ -1,4 +1,4 @@
-"""Whom the rig's faults meet, and when."""
+"""The rig's faults: whom they meet, and when."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Stage:
         known = cast("dict[str, NodeProcess]", self.nodes)
         unused: Any = None
         self.nemesis = Nemesis(known, unused, unused, cast("Any", self.redis), {}, lambda *_: None)
+        self.nemesis.poll_seconds = 0.001
 
     def kills(self) -> list[int]:
         return [node.kills for node in self.nodes.values()]
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    monkeypatch.setattr("homing_rig.chaos.nemesis.POLL_SECONDS", 0.001)
+def stage() -> Stage:
     return Stage()
 
 

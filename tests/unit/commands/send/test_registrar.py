@@ -1,4 +1,4 @@
-"""What is registered for a command: texts that nodes of two versions have to write alike."""
+"""The registration of a command: texts that nodes of two versions have to write alike."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def changes_towards(before: Document, wanted: Document, take: list[bool]) -> lis
 
 
 def less(given_now: Verdict, had: Verdict) -> bool:
-    """Whether one allows no more than the other."""
+    """True if one allows no more than the other."""
     if not given_now.allowed:
         return True
     return had.allowed and had.requires <= given_now.requires and had.limits <= given_now.limits

@@ -64,7 +64,7 @@ def test_what_is_no_key_is_told_apart_from_a_typo() -> None:
 
 
 def test_of_100_000_forged_keys_none_is_accepted() -> None:
-    """Of the id of a real one and of others, and none of them is kept in memory."""
+    """Forged keys have the id of a real one and of others, and none of them is kept in memory."""
     random = Random(7)
     snapshot = Snapshot.of(BASE)
     for number in range(100_000):

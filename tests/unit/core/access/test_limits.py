@@ -85,7 +85,7 @@ class Nodes:
         self.credit = [0.0] * count
 
     def second(self, second: int, offered: list[int], limit: Limit) -> int:
-        """How many are admitted in a second in which so many are asked of each."""
+        """Return how many are admitted in a second in which so many are asked of each."""
         admitted = 0
         for step in range(100):
             now_us = second * SECOND + step * SECOND // 100

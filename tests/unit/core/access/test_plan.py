@@ -1,4 +1,4 @@
-"""How one document becomes another."""
+"""The plan by which one document becomes another."""
 
 from __future__ import annotations
 

@@ -65,13 +65,13 @@ class Peer:
         self.closed = True
 
     def say(self, packet: Packet) -> list[Packet]:
-        """What the client is answered."""
+        """Return what the client is answered."""
         for first, body in Framing().feed(encode(packet, self.version)):
             self.connection.receive(decode(first, body, self.connection.version))
         return self.hear()
 
     def hear(self) -> list[Packet]:
-        """What it was sent since it looked last."""
+        """Return what it was sent since it looked last."""
         said, self.said = self.said, []
         return said
 
@@ -86,7 +86,7 @@ class Peer:
         return self.say(Publish(topic, payload, qos, packet_id=packet_id, **more))  # type: ignore[arg-type]  # shorter tests
 
     def subscribe(self, *filters: str | FilterOptions, identifier: int = 0, qos: int = 2) -> list[Packet]:
-        """What follows the SUBACK."""
+        """Return what follows the SUBACK."""
         options = tuple(FilterOptions(one, qos) if isinstance(one, str) else one for one in filters)
         said = properties(SUBSCRIPTION_IDENTIFIER=identifier) if identifier else NO_PROPERTIES
         suback, *more = self.say(Subscribe(next(self._numbers), options, said))
@@ -151,5 +151,5 @@ def properties(**values: Value) -> Properties:
 
 
 def payloads(packets: Sequence[Packet]) -> list[bytes]:
-    """Of the messages among them."""
+    """The payloads of the messages among them."""
     return [one.payload for one in packets if isinstance(one, Publish)]

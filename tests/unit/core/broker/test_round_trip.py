@@ -71,7 +71,7 @@ def changed(data: bytes, steps: list[tuple[str, int, int]]) -> bytes:
 def test_changed_bytes_end_in_a_packet_or_a_reason(
     made: tuple[ProtocolVersion, Packet], steps: list[tuple[str, int, int]]
 ) -> None:
-    """What is taken is what would be written: nothing that the standard does not know is let through."""
+    """A packet is taken only if it is what would be written: nothing that the standard does not know is let through."""
     version, packet = made
     judged(version, changed(encode(packet, version), steps))
 

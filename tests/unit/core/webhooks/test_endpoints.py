@@ -1,4 +1,4 @@
-"""Who is told of what, and what no endpoint can be."""
+"""Endpoints: who is told of what, and what no endpoint can be."""
 
 from __future__ import annotations
 

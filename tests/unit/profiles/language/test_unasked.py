@@ -1,4 +1,4 @@
-"""What devices say without being asked: events and presence, as profiles declare them."""
+"""Devices speak without being asked: events and presence, as profiles declare them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_it_tells_nothing_of_presence_where_a_rule_asks_for_it(payload: bytes) -
 
 
 def test_where_no_rule_asks_its_topic_is_the_sign_of_life_but_for_an_empty_payload() -> None:
-    """With an empty one anybody takes a retained message away."""
+    """An empty payload is how anybody takes a retained message away."""
     topic = "thing/product/D1/osd"
     kept = DeviceEvent("dji", "osd", topic, "D1", database="telemetry")
     there = PresenceSign("dji", topic, "D1", online=True, offline_after=timedelta(seconds=90))

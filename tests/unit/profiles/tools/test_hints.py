@@ -1,4 +1,4 @@
-"""What a profile says in vain, each with its line: it loads, and something of it never counts."""
+"""Hints for what a profile says in vain, each with its line: it loads, and something of it never counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace says of messages, for each of the reasons that there are."""
+"""The verdicts of a trace on messages, for each of the reasons that there are."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_it_listens_to_all_that_the_profiles_send_and_read() -> None:
 
 @pytest.mark.parametrize("corpus", CORPORA, ids=[one.name for one in CORPORA])
 def test_a_trace_agrees_with_the_corpus_of_each_family(corpus: Corpus) -> None:
-    """What is read as an answer is one in the trace, and what is dropped has the same reason."""
+    """An answer that is read is one in the trace, and what is dropped has the same reason."""
     for frame in corpus.frames:
         seen = Tracer([corpus.profile]).hear(frame.message(), 0)
         outcomes = {one.outcome for one in seen}

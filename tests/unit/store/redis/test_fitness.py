@@ -36,7 +36,7 @@ async def opened(url: str, counters: Counter[str]) -> AsyncIterator[RedisStateSt
 
 
 async def said_by(store: RedisStateStore) -> str:
-    """What readiness would say."""
+    """Return what readiness would say."""
     try:
         await store.ping()
     except StoreUnavailableError as error:

@@ -1,4 +1,4 @@
-"""What a state store in a folder knows after it was closed, after its disk has failed, and of rows that are damaged."""
+"""A state store in a folder after it was closed, after its disk has failed, and with rows that are damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a RocksDB event log keeps when its process is killed, its disk fails, or what it wrote is damaged."""
+"""A RocksDB event log whose process is killed, whose disk fails, or whose rows are damaged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def numbers(log: RocksEventLog, shard: int, topic_filter: str = "#") -> li
 
 
 def write_and_kill(folder: Path, begins: list[int], lines: int) -> list[int]:
-    """What is acknowledged of each shard when a writer is killed after so many acknowledgements."""
+    """Return what is acknowledged of each shard when a writer is killed after so many acknowledgements."""
     acknowledged = list(begins)
     command = [sys.executable, str(WRITER), str(folder), *map(str, begins)]
     with subprocess.Popen(

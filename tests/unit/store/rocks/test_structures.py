@@ -66,7 +66,7 @@ def expected(topic_filter: str, count: int) -> list[int]:
 
 
 def saved(log: RocksEventLog) -> set[str]:
-    """Those that 0.2.0 would know."""
+    """The structures that 0.2.0 would know."""
     prefix = keys.of_structure("events", "")
     rows = keys_from(log._state.database, prefix)
     return {key[len(prefix) :].decode() for key in rows if key.startswith(prefix)}

@@ -36,6 +36,8 @@ class LoadJob:
     in_flight: int
     commands: int | None = None
     seconds: float | None = None
+    patience: float = PATIENCE
+    """Seconds after which a run without any answer is given up."""
     authorization: str = ""
     """The value of the header Authorization."""
     prefer: str = ""
@@ -144,7 +146,7 @@ class _Run:
         while not self._idle.is_set():
             seen = self._last
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(self.job.patience):
                     await self._idle.wait()
             except TimeoutError:
                 if self._last == seen:

@@ -51,6 +51,8 @@ class Nemesis:
     """Seconds from the kill of the node that brought events in until another one did."""
     begun: list[tuple[float, Fault]] = field(default_factory=list)
     """Every fault so far, with the loop time of its beginning."""
+    poll_seconds: float = POLL_SECONDS
+    """How often it looks for what it waits for."""
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _staying_down: set[str] = field(default_factory=set)
     _former: set[bytes] = field(default_factory=set)
@@ -98,7 +100,7 @@ class Nemesis:
                 name, holder = await self._intake()
                 if len(self.nodes) == 1 or (await self._other_is_ready(name) and await self._holder() == holder):
                     break
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(self.poll_seconds)
             if fault.kind is Kind.KILL:
                 self._former.add(holder)
             began = loop.time()
@@ -154,7 +156,7 @@ class Nemesis:
             name = holder.partition(b" ")[0].decode()
             if holder not in self._former and name in self.nodes and self.nodes[name].running:
                 return name, holder
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self.poll_seconds)
         raise ChaosError("no node brings events in")
 
     async def _holder(self) -> bytes:

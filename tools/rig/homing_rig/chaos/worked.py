@@ -33,7 +33,7 @@ def is_poison(topic: str, number: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an event is: a number may be in the log twice, a position may not."""
+    """The place of an event: a number may be in the log twice, a position may not."""
 
     topic: str
     number: int
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(slots=True)
 class Book:
-    """What has become of the events that were lent, in the order in which it was noted."""
+    """The fate of the events that were lent, in the order in which it was noted."""
 
     deliveries: Counter[Place] = field(default_factory=Counter)
     done: set[Place] = field(default_factory=set)
@@ -151,7 +151,7 @@ def _place_of(event: dict[str, Any]) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is wrong, as numbers of events."""
+    """The faults, as numbers of events."""
 
     lost: int
     """In the log, neither settled nor a dead letter."""

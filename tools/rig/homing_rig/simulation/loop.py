@@ -68,8 +68,9 @@ def lane_name() -> str:
 class SimLoop(asyncio.BaseEventLoop):
     """Runs lanes. `chance` draws which is next."""
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, most_steps: int = MOST_STEPS) -> None:
         super().__init__()
+        self._most_steps = most_steps
         self.steps = 0
         self.world: Final = Lane("world")
         """What belongs to no process: the plan of faults, and who judges."""
@@ -184,8 +185,8 @@ class SimLoop(asyncio.BaseEventLoop):
                 self.steps += 1
                 handle._run()
         self._still += 1
-        if self._still > MOST_STEPS:
-            raise SimulatorError(f"{lane.name} spins: {MOST_STEPS} turns at {self._now:.3f} s and no time passes")
+        if self._still > self._most_steps:
+            raise SimulatorError(f"{lane.name} spins: {self._most_steps} turns at {self._now:.3f} s and no time passes")
         if not ready and lane.queued:
             self._unqueue(lane)
 

@@ -1,4 +1,4 @@
-"""What only the store in memory has: a bound, and a clock that may be moved."""
+"""The store in memory alone has these: a bound, and a clock that may be moved."""
 
 from __future__ import annotations
 

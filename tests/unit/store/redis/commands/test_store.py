@@ -1,4 +1,4 @@
-"""What only the store in Redis has: starting checks, lost replies, a full memory, rights."""
+"""The store in Redis alone has these: starting checks, lost replies, a full memory, rights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def opened(url: str, options: CombinerOptions | None = None) -> AsyncItera
 
 
 async def next_on(channel: PubSub) -> bytes:
-    """What is published next."""
+    """Return what is published next."""
     async with asyncio.timeout(PATIENCE):
         async for message in channel.listen():
             if message["type"] == "message":
@@ -309,6 +309,6 @@ async def test_F34_a_hot_topic_costs_no_more(redis_server: RedisProcess, client:
 
 
 async def processor_seconds(client: Redis) -> float:
-    """What Redis has worked so far, however long it had to wait for the processor."""
+    """Return what Redis has worked so far, however long it had to wait for the processor."""
     used = await client.info("cpu")
     return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])

@@ -1,4 +1,4 @@
-"""What a later version wrote, or what is damaged, is skipped, counted and named: it stops nobody else."""
+"""A value of a later version, or a damaged one, is skipped, counted and named: it stops nobody else."""
 
 from __future__ import annotations
 
