@@ -13,10 +13,13 @@ _BARE = re.compile(
     r"(What|Whatever|Whether|Who|Whoever|Whom|Whose|Which|Those|How|Why|Where|So many|So much|Of|With|That)\b"
 )
 """The words with which a docstring must not begin. A boolean is described by "True if …"."""
+_MAYBE = re.compile(r'"""\s*' + _BARE.pattern)
 
 
 def bare_clauses(source: str) -> Iterator[tuple[int, str]]:
     """The lines of docstrings that begin with a bare clause, each with how it begins."""
+    if not _MAYBE.search(source):  # parsing all files takes a minute
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -31,15 +31,15 @@ NOUNS = {
     "tools/rig/homing_rig/simulation/recording.py": "a noun: the record of a simulated run",
 }
 """Modules whose names end in -ing, each with the reason."""
+_CLASS = re.compile(r"^ *class (\w+)", re.MULTILINE)
 
 
 def doubles(folder: Path) -> dict[str, list[str]]:
     """Names of classes without underscores in front, with the files of all that have each, where several do."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                found[node.name.lstrip("_")].append(str(path.relative_to(folder)))
+        for name in _CLASS.findall(path.read_text(encoding="utf-8")):
+            found[name.lstrip("_")].append(str(path.relative_to(folder)))
     return {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
