@@ -60,6 +60,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         store_measures=store_measures,
         wake_key=wake_key,
         directory=_directory(settings),
+        sessions=engine.sessions,
         events=_event_engine(settings, clock, counters, folders, terms),
         open_intake=lambda client_id, still_ours: PahoMqttClient(
             intake_options(settings, client_id), counters, still_ours=still_ours

@@ -34,6 +34,7 @@ from app.runtime.telemetry import Counters
 from app.settings import Settings
 from app.store.directory import AccessDirectory
 from app.store.engine import EventEngine, kind_of
+from app.store.sessions import SessionStore
 from app.store.state import StateStore
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Adapters:
     """Who may do what; None: everybody may do everything."""
     events: EventEngine | None = None
     """What keeps events; None: nothing does."""
+    sessions: SessionStore | None = None
+    """What keeps the sessions of a broker in this node; None: they are in memory alone."""
     open_intake: OpenSession | None = None
     """The same as `open_mqtt` for sessions that bring events in."""
 

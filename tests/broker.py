@@ -9,11 +9,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 
+from app.broker.keeper import SessionKeeper
 from app.broker.listener import BrokerListener
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
+from app.core.broker.journal import BrokerJournal
 from app.runtime.sockets import listen
 from app.runtime.system import SystemClock
+from app.store.sessions import SessionStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,10 @@ class RunningBroker:
 
 
 @asynccontextmanager
-async def running_broker(bounds: BrokerBounds | None = None) -> AsyncIterator[RunningBroker]:
-    """Inside the block; afterwards all connections are closed."""
+async def running_broker(
+    bounds: BrokerBounds | None = None, store: SessionStore | None = None
+) -> AsyncIterator[RunningBroker]:
+    """Inside the block; afterwards all connections are closed. `store` keeps what it keeps."""
     counters: Counter[str] = Counter()
     numbers = count(1)
     broker = Broker(
@@ -40,10 +45,11 @@ async def running_broker(bounds: BrokerBounds | None = None) -> AsyncIterator[Ru
         new_client_id=lambda: f"auto-{next(numbers)}",
         counters=counters,
         bounds=bounds or BrokerBounds(),
+        journal=BrokerJournal(keeps=store is not None),
     )
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    serving = BrokerListener(broker, listener)
+    serving = BrokerListener(broker, listener, None if store is None else SessionKeeper(broker, store))
     task = asyncio.create_task(serving.run())
     try:
         yield RunningBroker(broker, port, counters)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.broker.keeper import SessionKeeper
 from app.broker.listener import BrokerListener
 from app.core.addresses import is_loopback, split_address
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
+from app.core.broker.journal import BrokerJournal
 from app.core.errors import ConfigurationError
 from app.kernel import Kernel
 from app.plane import Plane
@@ -47,13 +49,23 @@ def open_broker(kernel: Kernel) -> BrokerPlane | None:
         new_client_id=lambda: f"auto-{kernel.adapters.new_ulid().lower()}",
         counters=kernel.counters,
         bounds=bounds,
+        journal=BrokerJournal(keeps=kernel.adapters.sessions is not None),
     )
-    serving = BrokerListener(broker, listener)
+    keeper = None if kernel.adapters.sessions is None else SessionKeeper(broker, kernel.adapters.sessions)
+    serving = BrokerListener(broker, listener, keeper)
     return BrokerPlane(
         broker=broker,
         plane=Plane(
             name="broker",
-            services=[Service("broker", run=serving.run, close=serving.close, fills=lambda: _fills(broker))],
+            services=[
+                Service(
+                    "broker",
+                    run=serving.run,
+                    close=serving.close,
+                    check=None if keeper is None else lambda: keeper.health,
+                    fills=lambda: _fills(broker),
+                )
+            ],
         ),
     )
 

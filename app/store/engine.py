@@ -31,6 +31,7 @@ from app.store.memory.events import MemoryEventLog
 from app.store.memory.queues import MemoryDeclared, MemoryQueues
 from app.store.queues import QueueStore
 from app.store.roles import OnlyOne, RoleLease
+from app.store.sessions import SessionStore
 from app.store.state import StateStore
 from app.store.tiered import TieredEventLog
 
@@ -48,6 +49,8 @@ class Engine:
     store: StateStore
     identity: NodeIdentity | None = None
     """Who the one node is that uses the store, where the store knows."""
+    sessions: SessionStore | None = None
+    """What keeps the sessions of a broker in that node, where the store does."""
 
 
 class Folders:
@@ -137,9 +140,10 @@ def _rocks_engine(
 
     folder = folders.of(path, "HOMING_STORE_URL", new)
     from app.store.rocks.commands import RocksStateStore  # noqa: PLC0415 - an extra, and it is there
+    from app.store.rocks.sessions import RocksSessions  # noqa: PLC0415 - likewise
 
     store = RocksStateStore(folder, clock, counters, budget=budget, wake_key=wake_key)
-    return Engine(EngineKind.ROCKS, store, folder.identity)
+    return Engine(EngineKind.ROCKS, store, folder.identity, RocksSessions(folder))
 
 
 def inspect_server(

@@ -78,6 +78,7 @@ PORTS = {
         "queues",
         "roles",
         "rules",
+        "sessions",
         "state",
         "webhooks",
     },

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from app.core.broker.bounds import BrokerBounds
-from app.core.broker.codes import Property
+from app.core.broker.codes import Property, ReasonCode
 from app.core.broker.connection import BrokerConnection, ClientLink
+from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connect
 from app.core.broker.retained import RetainedMessages
@@ -18,25 +19,44 @@ from app.core.clock import Clock
 
 
 class Broker:
-    """All state is in memory, and is changed by the connections that it opens and by `tick`."""
+    """All state is in memory, and is changed by the connections that it opens and by `tick`.
+
+    `journal` is told of changes; by default, nothing is kept.
+    """
 
     def __init__(
-        self, *, clock: Clock, new_client_id: Callable[[], str], counters: Counter[str], bounds: BrokerBounds
+        self,
+        *,
+        clock: Clock,
+        new_client_id: Callable[[], str],
+        counters: Counter[str],
+        bounds: BrokerBounds,
+        journal: BrokerJournal | None = None,
     ) -> None:
         self.bounds: Final = bounds
         self.counters: Final = counters
         self.new_client_id: Final = new_client_id
         self.now: Final = clock.monotonic
-        self.retained: Final = RetainedMessages(bounds)
+        self.journal: Final = journal or BrokerJournal()
+        self.retained: Final = RetainedMessages(bounds, self.journal)
         self.subscriptions: Final = SubscriptionTable(self._best)
         self.sessions: Final[dict[str, ClientSession]] = {}
         self.connections: Final[set[BrokerConnection]] = set()
+        self.unavailable = False
+        """True while no CONNECT is accepted, as what is kept cannot be written."""
+        self._clock: Final = clock
         self._room = WaitingRoom(bounds.waiting_bytes)
+        self._stopping = False
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes of what sessions hold."""
         return self._room.taken
+
+    @property
+    def epoch(self) -> float:
+        """The instant, in seconds since 1970, at which `now` was 0, as this machine believes."""
+        return self._clock.wall() - self._clock.monotonic()
 
     def open(self, link: ClientLink) -> BrokerConnection:
         """A connection on which nothing was said yet."""
@@ -51,9 +71,19 @@ class Broker:
             return old, True
         if old is not None:
             self.end_session(old)
-        session = ClientSession(client_id, bounds=self.bounds, room=self._room, counters=self.counters, now=self.now)
-        self.sessions[client_id] = session
-        return session, False
+        return self.begin_session(client_id), False
+
+    def begin_session(self, client_id: str) -> ClientSession:
+        """A session that has nothing yet."""
+        session = self.sessions[client_id] = ClientSession(
+            client_id,
+            bounds=self.bounds,
+            room=self._room,
+            counters=self.counters,
+            now=self.now,
+            journal=self.journal,
+        )
+        return session
 
     def end_session(self, session: ClientSession) -> None:
         """Forget it. Its will is due now at the latest [MQTT-3.1.3-9]."""
@@ -68,6 +98,8 @@ class Broker:
 
     def left(self, session: ClientSession) -> None:
         """Its connection has ended: the will is due, and it ends itself, now or later."""
+        if self._stopping:
+            return  # sessions count as connected until the next start, which looks after their wills [MQTT-3.1.2-8]
         now = self.now()
         session.detach()
         if session.will is not None:
@@ -94,6 +126,7 @@ class Broker:
         will, session.will, session.will_at = session.will, None, None
         if will is None:
             return
+        session.changed()
         self.publish(
             Message(
                 topic=will.topic,
@@ -105,6 +138,12 @@ class Broker:
                 expires_at=expiry_of(will.properties, self.now()),
             )
         )
+
+    def stop(self) -> None:
+        """End all connections. No will is published, and no session ends: the next start does what is due."""
+        self._stopping = True
+        for connection in [*self.connections]:
+            connection.disconnect(ReasonCode.SERVER_SHUTTING_DOWN)
 
     def tick(self) -> None:
         """Do what is due: wills, ends of sessions, silent connections. Once a second is often enough."""

@@ -171,6 +171,8 @@ class BrokerConnection:
     def _connect(self, packet: Connect) -> None:
         broker, bounds, said = self._broker, self._broker.bounds, packet.properties
         self.version = packet.version
+        if broker.unavailable:
+            raise PacketError(ReasonCode.SERVER_UNAVAILABLE, "what the broker keeps cannot be written now")
         if len(broker.connections) > bounds.connections:
             raise PacketError(ReasonCode.SERVER_BUSY, "the broker has as many connections as it may have")
         self._largest = said.number(Property.MAXIMUM_PACKET_SIZE)
@@ -191,7 +193,7 @@ class BrokerConnection:
         session, present = broker.session_for(packet, client_id)
         session.will = packet.will  # of a resumed session it replaces the one before [MQTT-3.1.2-9]
         self._asked_expiry = self._expiry_of(packet)
-        session.expiry = self._asked_expiry
+        session.live_for(self._asked_expiry)
         self.window = min(bounds.inflight, said.number(Property.RECEIVE_MAXIMUM, bounds.inflight))
         keep_alive = self._keep_alive(packet.keep_alive)
         self._silence = GRACE * keep_alive if keep_alive else None
@@ -247,7 +249,7 @@ class BrokerConnection:
         if packet.qos == 0:
             return
         if packet.qos == 2 and reason < ReasonCode.UNSPECIFIED_ERROR:  # noqa: PLR2004
-            session.received.add(packet.packet_id)
+            session.receive(packet.packet_id)
         kind = PacketType.PUBACK if packet.qos == 1 else PacketType.PUBREC
         self.send(PublishAck(kind, packet.packet_id, reason if self.version is V5 else ReasonCode.SUCCESS))
 
@@ -297,8 +299,7 @@ class BrokerConnection:
             if (said := session.acknowledge(packet)) is not None:
                 self.send(said)
             return
-        known = packet.packet_id in session.received
-        session.received.discard(packet.packet_id)
+        known = session.release(packet.packet_id)
         reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         self.send(PublishAck(PacketType.PUBCOMP, packet.packet_id, reason))
 
@@ -328,14 +329,14 @@ class BrokerConnection:
         )
         if name not in session.subscriptions and full:
             return ReasonCode.QUOTA_EXCEEDED, False
-        session.subscriptions[name] = subscribed
+        session.subscribe(subscribed)
         new = self._broker.subscriptions.put(session.client_id, subscribed)
         return ReasonCode(options.qos), new
 
     def _unsubscribe(self, packet: packets.Unsubscribe, session: ClientSession) -> None:
         reasons = []
         for name in packet.filters:
-            session.subscriptions.pop(name, None)
+            session.unsubscribe(name)
             removed = self._broker.subscriptions.remove(session.client_id, name)
             reasons.append(ReasonCode.SUCCESS if removed else ReasonCode.NO_SUBSCRIPTION_EXISTED)
         self.send(packets.Unsuback(packet.packet_id, tuple(reasons)))

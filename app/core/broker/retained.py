@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.core.broker.bounds import BrokerBounds
+from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message
 
 
@@ -21,8 +22,9 @@ class _Level:
 class RetainedMessages:
     """In a tree of levels, so that a filter without wildcards costs next to nothing."""
 
-    def __init__(self, bounds: BrokerBounds) -> None:
+    def __init__(self, bounds: BrokerBounds, journal: BrokerJournal | None = None) -> None:
         self._bounds = bounds
+        self._journal = journal or BrokerJournal()
         self._root = _Level()
         self._bytes = 0
         self._count = 0
@@ -59,6 +61,7 @@ class RetainedMessages:
         level = self._root
         for name in message.topic.split("/"):
             level = level.below.setdefault(name, _Level())
+        self._journal.retain(message.topic, level.message, message)
         self._count_off(level.message)
         level.message = message
         self._count += 1
@@ -74,6 +77,8 @@ class RetainedMessages:
                 return
             path.append((level, name))
             level = below
+        if level.message is not None:
+            self._journal.retain(topic, level.message, None)
         self._count_off(level.message)
         level.message = None
         for above, name in reversed(path):

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketType, ReasonCode
+from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import OVERHEAD, Message
 from app.core.broker.packets import Packet, Publish, PublishAck, WillMessage
 from app.core.broker.subscriptions import Subscribed
@@ -45,6 +46,10 @@ class Outgoing:
     """It was sent on an earlier connection."""
     released: bool = False
     """PUBREC has come: only PUBREL is to be said."""
+    packet_id: int = 0
+    """Where it was sent."""
+    place: int = 0
+    """Its place in the journal; 0 where it is not kept."""
 
 
 class WaitingRoom:
@@ -85,8 +90,13 @@ class ClientSession:
         room: WaitingRoom,
         counters: Counter[str],
         now: Callable[[], float],
+        journal: BrokerJournal,
     ) -> None:
         self.client_id: Final = client_id
+        self.durable = False
+        """True if all of it is kept: the journal keeps things, and it has lived longer than a connection."""
+        self.since = now()
+        """When it was connected, or lost its connection."""
         self.subscriptions: dict[str, Subscribed] = {}
         self.received: set[int] = set()
         """Packet identifiers of QoS 2 from the client that it has not released."""
@@ -103,6 +113,9 @@ class ClientSession:
         self._room = room
         self._counters = counters
         self._now = now
+        self._journal = journal
+        self._on_record = False
+        """True if the journal knows of it."""
         self._last_id = 0
         self._again: deque[int] = deque()
         """Packet identifiers in flight that have to be said again on this connection."""
@@ -114,6 +127,45 @@ class ClientSession:
         if outlet is None or outlet.saturated or self.waiting or self._again:
             return False
         return len(self.inflight) < outlet.window
+
+    def live_for(self, expiry: float) -> None:
+        """The number of seconds that it lives without a connection."""
+        self.expiry = expiry
+        self.durable = self.durable or (expiry > 0 and self._journal.keeps)
+
+    def changed(self) -> None:
+        """Its will, its expiry or its connection is another one: tell the journal, if that has to know."""
+        kept = self.durable or self.will is not None
+        if kept or self._on_record:
+            self._on_record = kept
+            self._journal.session_changed(self.client_id)
+
+    def subscribe(self, subscribed: Subscribed) -> None:
+        """Add or replace a subscription."""
+        name = subscribed.options.topic_filter
+        self.subscriptions[name] = subscribed
+        if self.durable:
+            self._journal.subscription_changed(self.client_id, name)
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        """Remove a subscription, where there is one."""
+        if self.subscriptions.pop(topic_filter, None) is not None and self.durable:
+            self._journal.subscription_changed(self.client_id, topic_filter)
+
+    def receive(self, packet_id: int) -> None:
+        """A message of QoS 2 has come, and was published."""
+        self.received.add(packet_id)
+        if self.durable:
+            self._journal.received_changed(self.client_id, packet_id)
+
+    def release(self, packet_id: int) -> bool:
+        """True if the client was to release this one."""
+        if packet_id not in self.received:
+            return False
+        self.received.discard(packet_id)
+        if self.durable:
+            self._journal.received_changed(self.client_id, packet_id)
+        return True
 
     def deliver(self, outgoing: Outgoing) -> None:
         """Send it, keep it for later, or drop and count it."""
@@ -128,18 +180,35 @@ class ClientSession:
         if self.outlet is None and outgoing.qos == 0:
             return
         while self.waiting and len(self.waiting) >= self._bounds.waiting:
-            self._room.give(self.waiting.popleft().message)
+            self._let_go(self.waiting.popleft())
             self._drop("queue_full")
         if not self._room.take(outgoing.message):
             self._drop("memory_full")
             return
+        if self.durable and outgoing.qos:
+            self._journal.refer(self.client_id, outgoing)
         self.waiting.append(outgoing)
         self.pump()
+
+    def restore(self, place: int, outgoing: Outgoing) -> bool:
+        """A message from the disk, in the order of places; False if there is no room for it."""
+        if not self._room.take(outgoing.message):
+            self._drop("memory_full")
+            return False
+        self._journal.restore_reference(place, outgoing)
+        if outgoing.packet_id:
+            self.inflight[outgoing.packet_id] = outgoing
+            self._last_id = outgoing.packet_id
+        else:
+            self.waiting.append(outgoing)
+        return True
 
     def attach(self, outlet: ClientOutlet) -> None:
         """Go on over a connection: what is on the way is said again first [MQTT-4.4.0-1]."""
         self.outlet = outlet
+        self.since = self._now()
         self.ends_at = self.will_at = None
+        self.changed()
         for one in self.inflight.values():
             one.again = True
         self._again = deque(self.inflight)
@@ -148,19 +217,25 @@ class ClientSession:
     def detach(self) -> None:
         """Be without a connection."""
         self.outlet = None
+        self.since = self._now()
+        self.changed()
         for one in self.waiting:
             if not one.qos:
-                self._room.give(one.message)
+                self._let_go(one)
         self.waiting = deque(one for one in self.waiting if one.qos)
 
     def end(self) -> list[Outgoing]:
         """Forget all; what came by a share and may go to another member [MQTT-4.8.2-4]."""
         held = [*self.inflight.values(), *self.waiting]
         for one in held:
-            self._room.give(one.message)
+            self._let_go(one)
         self.inflight.clear()
         self.waiting.clear()
-        self.received.clear()
+        for packet_id in [*self.received]:
+            self.release(packet_id)
+        for topic_filter in [*self.subscriptions]:
+            self.unsubscribe(topic_filter)
+        self.changed()
         return [one for one in held if one.share and one.qos == 1]
 
     def acknowledge(self, packet: PublishAck) -> Packet | None:
@@ -196,10 +271,12 @@ class ClientSession:
             if outgoing.qos and not outgoing.message.expired(self._now()):
                 packet_id = self._next_id()
                 self.inflight[packet_id] = outgoing
+                outgoing.packet_id = packet_id
+                self._moved(outgoing)
                 self._send(packet_id, outgoing)
             else:
                 self._send_once(outgoing)
-                self._room.give(outgoing.message)
+                self._let_go(outgoing)
 
     def _received(self, packet: PublishAck, outgoing: Outgoing | None) -> Packet | None:
         if outgoing is None or outgoing.qos != 2:  # noqa: PLR2004 - it is the number of the standard
@@ -210,6 +287,7 @@ class ClientSession:
             self.pump()
             return None
         outgoing.released = True
+        self._moved(outgoing)
         return PublishAck(PacketType.PUBREL, packet.packet_id)
 
     def _send(self, packet_id: int, outgoing: Outgoing) -> None:
@@ -246,7 +324,16 @@ class ClientSession:
                 return self._last_id
 
     def _forget(self, packet_id: int) -> None:
-        self._room.give(self.inflight.pop(packet_id).message)
+        self._let_go(self.inflight.pop(packet_id))
+
+    def _moved(self, outgoing: Outgoing) -> None:
+        if outgoing.place:
+            self._journal.reference_changed(self.client_id, outgoing.place)
+
+    def _let_go(self, outgoing: Outgoing) -> None:
+        self._room.give(outgoing.message)
+        if outgoing.place:
+            self._journal.drop(self.client_id, outgoing)
 
     def _drop(self, reason: str) -> None:
         self._counters[f"broker.dropped.{reason}"] += 1

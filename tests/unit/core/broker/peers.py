@@ -10,8 +10,10 @@ from typing import TypeVar
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.codes import PacketType, Property, ProtocolVersion, ReasonCode
+from app.core.broker.connection import BrokerConnection
 from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
+from app.core.broker.journal import BrokerJournal
 from app.core.broker.packets import (
     Connack,
     Connect,
@@ -50,13 +52,18 @@ class Peer:
         self.version = version
         self.saturated = False
         self.closed = False
+        self.gone = False
+        """True once the client has ended the connection: what is still sent to it is lost."""
         self.connack = Connack()
         self.said: list[Packet] = []
         self._framing = Framing()
         self._numbers = count(1)
-        self.connection = bench.broker.open(self)
+        self._bench = bench
+        self.connection = bench.open(self)
 
     def write(self, data: bytes) -> None:
+        if self.gone:
+            return
         assert not self.closed, "nothing is sent on a closed connection"
         for first, body in self._framing.feed(data):
             self.said.append(decode(first, body, self.connection.version))
@@ -64,10 +71,15 @@ class Peer:
     def close(self) -> None:
         self.closed = True
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
     def say(self, packet: Packet) -> list[Packet]:
         """Return what the client is answered."""
         for first, body in Framing().feed(encode(packet, self.version)):
             self.connection.receive(decode(first, body, self.connection.version))
+        self._bench.settle()
         return self.hear()
 
     def hear(self) -> list[Packet]:
@@ -87,20 +99,25 @@ class Peer:
 
     def subscribe(self, *filters: str | FilterOptions, identifier: int = 0, qos: int = 2) -> list[Packet]:
         """Return what follows the SUBACK."""
-        options = tuple(FilterOptions(one, qos) if isinstance(one, str) else one for one in filters)
-        said = properties(SUBSCRIPTION_IDENTIFIER=identifier) if identifier else NO_PROPERTIES
-        suback, *more = self.say(Subscribe(next(self._numbers), options, said))
+        suback, *more = self.subscribe_only(*filters, identifier=identifier, qos=qos)
         assert isinstance(suback, Suback)
         assert all(one < ReasonCode.UNSPECIFIED_ERROR for one in suback.reasons), suback
         return more
+
+    def subscribe_only(self, *filters: str | FilterOptions, identifier: int = 0, qos: int = 2) -> list[Packet]:
+        """Return what the client is answered."""
+        options = tuple(FilterOptions(one, qos) if isinstance(one, str) else one for one in filters)
+        said = properties(SUBSCRIPTION_IDENTIFIER=identifier) if identifier else NO_PROPERTIES
+        return self.say(Subscribe(next(self._numbers), options, said))
 
     def ack(self, kind: PacketType, packet_id: int, reason: ReasonCode = ReasonCode.SUCCESS) -> list[Packet]:
         return self.say(PublishAck(kind, packet_id, reason))
 
     def drop(self) -> None:
         """Lose the connection."""
-        self.closed = True
+        self.closed = self.gone = True
         self.connection.lost()
+        self._bench.settle()
 
 
 class BrokerBench:
@@ -109,13 +126,24 @@ class BrokerBench:
     def __init__(self, **bounds: int) -> None:
         self.clock = HandClock()
         self.counters: Counter[str] = Counter()
-        names = count(1)
-        self.broker = Broker(
+        self._names = count(1)
+        self._bounds = BrokerBounds(**bounds)
+        self.broker = self.new_broker(BrokerJournal())
+
+    def new_broker(self, journal: BrokerJournal) -> Broker:
+        return Broker(
             clock=self.clock,
-            new_client_id=lambda: f"auto-{next(names)}",
+            new_client_id=lambda: f"auto-{next(self._names)}",
             counters=self.counters,
-            bounds=BrokerBounds(**bounds),
+            bounds=self._bounds,
+            journal=journal,
         )
+
+    def open(self, peer: Peer) -> BrokerConnection:
+        return self.broker.open(peer)
+
+    def settle(self) -> None:
+        """Something was said to the broker."""
 
     def peer(self, version: ProtocolVersion = V5) -> Peer:
         return Peer(self, version)
@@ -143,6 +171,7 @@ class BrokerBench:
     def pass_seconds(self, seconds: float) -> None:
         self.clock.now += seconds
         self.broker.tick()
+        self.settle()
 
 
 def properties(**values: Value) -> Properties:

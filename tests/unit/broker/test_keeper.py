@@ -1,0 +1,213 @@
+"""A broker over a folder: it says what is on the disk, and to nobody what the disk does not take."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from rocksdict import Rdict
+from structlog.testing import capture_logs
+
+from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
+from app.core.broker.decoder import decode
+from app.core.broker.encoder import encode
+from app.core.broker.packets import (
+    Connack,
+    Connect,
+    FilterOptions,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Publish,
+    PublishAck,
+    Suback,
+    Subscribe,
+)
+from app.core.broker.wire import Framing
+from app.store.rocks.folder import COMMANDS, RocksFolder, options
+from app.store.rocks.sessions import RocksSessions
+from tests.broker import RunningBroker, running_broker
+from tests.unit.core.broker.peers import properties
+from tests.waiting import PATIENCE, eventually
+
+V5 = ProtocolVersion.V5
+_Packet = TypeVar("_Packet")
+
+
+class Disk:
+    """Syncs while it is `on`; then it may fail."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.on = threading.Event()
+        self.on.set()
+        self.syncs = 0
+
+    def flush(self, database: Rdict) -> None:
+        self.on.wait(PATIENCE)
+        if self.fails:
+            raise OSError(28, "No space left on device")
+        self.syncs += 1
+        database.flush_wal(True)
+
+
+class Talk:
+    """A connection, packet by packet."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._framing = Framing()
+        self._heard: list[Packet] = []
+
+    def say(self, *packets: Packet) -> None:
+        self._writer.write(b"".join(encode(one, V5) for one in packets))
+
+    async def hear(self, kind: type[_Packet]) -> _Packet:
+        """The next packet, which is of this type; ConnectionError at the end."""
+        async with asyncio.timeout(PATIENCE):
+            while not self._heard:
+                data = await self._reader.read(65_536)
+                if not data:
+                    raise ConnectionError("the broker has closed")
+                self._heard += [decode(first, body, V5) for first, body in self._framing.feed(data)]
+        one = self._heard.pop(0)
+        assert isinstance(one, kind), one
+        return one
+
+    async def close(self) -> None:
+        self._writer.transport.abort()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+TALKS: list[Talk] = []
+
+
+async def talk(running: RunningBroker, client_id: str) -> tuple[Talk, Connack]:
+    talking = Talk(*await asyncio.open_connection("127.0.0.1", running.port))
+    TALKS.append(talking)
+    talking.say(Connect(V5, client_id, clean_start=False, properties=properties(SESSION_EXPIRY_INTERVAL=3600)))
+    return talking, await talking.hear(Connack)
+
+
+@asynccontextmanager
+async def kept_in(path: Path, disk: Disk | None = None) -> AsyncIterator[RunningBroker]:
+    """A broker over this folder; at the end all connections are closed, as the process does, and the folder, too."""
+    folder = RocksFolder(path, COMMANDS, (disk or Disk()).flush)
+    try:
+        async with running_broker(store=RocksSessions(folder)) as running:
+            yield running
+    finally:
+        while TALKS:
+            await TALKS.pop().close()
+
+
+async def test_sessions_and_messages_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with kept_in(tmp_path) as running:
+        talking, connack = await talk(running, "c")
+        assert not connack.session_present
+        talking.say(Subscribe(1, (FilterOptions("t", 2),)))
+        await talking.hear(Suback)
+        await talking.close()
+        await eventually(lambda: not running.broker.connections)
+        other, _ = await talk(running, "other")
+        for number in range(1, 101):
+            other.say(Publish("t", b"%d" % number, 1 + number % 2, packet_id=number))
+        for _ in range(100):
+            await other.hear(PublishAck)
+    async with kept_in(tmp_path) as running:
+        talking, connack = await talk(running, "c")
+        assert connack.session_present
+        assert [(await talking.hear(Publish)).payload for _ in range(100)] == [b"%d" % one for one in range(1, 101)]
+
+
+async def test_what_comes_while_the_disk_works_shares_the_next_sync(tmp_path: Path) -> None:
+    disk = Disk()
+    async with kept_in(tmp_path, disk) as running:
+        talks = [(await talk(running, f"c{number}"))[0] for number in range(20)]
+        talks[0].say(Subscribe(1, (FilterOptions("t", 1),)))
+        await talks[0].hear(Suback)
+        disk.on.clear()
+        before = disk.syncs
+        for one in talks:
+            one.say(Publish("t", b"x", 1, packet_id=7))
+        await eventually(lambda: running.counters["broker.received"] == 20)
+        disk.on.set()
+        for one in talks[1:]:
+            await one.hear(PublishAck)
+        assert disk.syncs - before <= 3
+
+
+async def test_a_ping_is_answered_while_the_disk_works_unless_it_would_overtake_something(tmp_path: Path) -> None:
+    disk = Disk()
+    async with kept_in(tmp_path, disk) as running:
+        busy, idle = (await talk(running, "busy"))[0], (await talk(running, "idle"))[0]
+        disk.on.clear()
+        busy.say(Subscribe(1, (FilterOptions("t"),)), Pingreq())
+        await eventually(lambda: len(running.broker.subscriptions))
+        idle.say(Pingreq())
+        await idle.hear(Pingresp)
+        disk.on.set()
+        await busy.hear(Suback)
+        await busy.hear(Pingresp)
+
+
+async def test_a_disk_that_fails_disconnects_and_refuses_until_it_takes_all_of_it(tmp_path: Path) -> None:
+    disk = Disk()
+    async with kept_in(tmp_path, disk) as running:
+        reader, publisher = (await talk(running, "reader"))[0], (await talk(running, "publisher"))[0]
+        reader.say(Subscribe(1, (FilterOptions("t", 2),)))
+        await reader.hear(Suback)
+        disk.fails = True
+        publisher.say(Publish("t", b"1", 2, packet_id=1))
+        for one in (reader, publisher):
+            with pytest.raises(ConnectionError):
+                await one.hear(PublishAck)
+        assert running.broker.unavailable
+        _, connack = await talk(running, "reader")
+        assert connack.reason is ReasonCode.SERVER_UNAVAILABLE
+        disk.fails = False
+        await eventually(lambda: not running.broker.unavailable)
+        publisher, connack = await talk(running, "publisher")
+        assert connack.session_present
+        publisher.say(Publish("t", b"1", 2, dup=True, packet_id=1))
+        assert (await publisher.hear(PublishAck)).type is PacketType.PUBREC
+    async with kept_in(tmp_path) as running:
+        reader, _ = await talk(running, "reader")
+        assert (await reader.hear(Publish)).payload == b"1"
+        reader.say(Pingreq())
+        await reader.hear(Pingresp)
+
+
+async def test_a_damaged_row_is_named_and_left_out(tmp_path: Path) -> None:
+    async with kept_in(tmp_path) as running:
+        for name in ("good", "bad"):
+            await talk(running, name)
+    raw = Rdict(str(tmp_path), options(), {"sessions": options()})
+    rows = raw.get_column_family("sessions")
+    rows[b"cbad"] = b"{"
+    rows.close()
+    raw.close()
+    del rows, raw
+    with capture_logs() as logs:
+        async with kept_in(tmp_path) as running:
+            await eventually(lambda: "good" in running.broker.sessions)
+            assert "bad" not in running.broker.sessions
+            assert running.counters["drop.unreadable_record"] == 1
+    assert [one["name"] for one in logs if one["event"] == "row_unreadable"] == ["cbad"]
+
+
+async def test_the_end_does_not_wait_for_a_disk_that_fails(tmp_path: Path) -> None:
+    disk = Disk()
+    async with kept_in(tmp_path, disk) as running:
+        talking, _ = await talk(running, "c")
+        disk.fails = True
+        talking.say(Subscribe(1, (FilterOptions("t", 2),)))
+        with suppress(ConnectionError):
+            await talking.hear(Suback)
