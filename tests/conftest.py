@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
+from tests.services import MosquittoProcess, PostgresProcess, RedisProcess, require_programs
+from tests.sharded import Sharded, sharded
 
 ORDER = (
     *("containers", "analysis", "rig", "cluster", "deploy", "client", "contract", "api"),
@@ -57,6 +58,14 @@ def redis_server() -> Iterator[RedisProcess]:
     """A Redis for the whole run (one per worker). Take a RedisProcess of your own to stop, fill or freeze it."""
     with RedisProcess() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[Sharded]:
+    """A Redis Cluster for the whole run (one per worker). Take one of your own to move slots or end a member."""
+    require_programs()
+    with sharded() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

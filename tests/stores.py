@@ -10,7 +10,7 @@ from app.core.cluster.wakekey import WakeKey
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.system import SystemClock, new_secret, new_wake_key
 from app.store.redis.commands.store import RedisStateStore
-from app.store.redis.driver.combiner import CombinerOptions
+from app.store.redis.driver.lane import CombinerOptions
 
 
 def redis_store(

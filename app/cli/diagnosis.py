@@ -88,13 +88,9 @@ def about_redis(facts: RedisFacts) -> Iterator[Diagnosis]:
     if facts.mode == "sentinel":
         advice = "Let HOMING_STORE_URL be redis+sentinel://host:26379/service, with the service that it guards."
         yield _redis(CheckLevel.FAIL, "mode", "a Sentinel", advice)
-    if facts.mode == "cluster":
-        yield _redis(
-            CheckLevel.FAIL,
-            "mode",
-            "Redis Cluster",
-            "Use one primary: redis://host:port, or redis+sentinel://host:port/service.",
-        )
+    if facts.mode == "cluster" and facts.cluster is None:
+        advice = "Let HOMING_STORE_URL be redis+cluster://host:port,host:port, with some of its members."
+        yield _redis(CheckLevel.FAIL, "mode", "Redis Cluster", advice)
     yield _redis_eviction(facts)
     yield _redis_memory(facts)
     yield _redis_persistence(facts)

@@ -37,6 +37,7 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print one JS
 def examine(settings: Settings) -> Iterator[Diagnosis]:
     """Look at everything; what cannot be reached is a diagnosis, too."""
     from app.cli.access_diagnosis import about_access
+    from app.cli.cluster_diagnosis import about_cluster
     from app.cli.diagnosis import CheckLevel, Diagnosis, about_broker, about_redis
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
     from app.mqtt.from_settings import mqtt_options
@@ -48,7 +49,10 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     yield from about_access(settings, look_at_access(settings), round(SystemClock().wall() * 1_000_000))
     try:
         facts = inspect_server(settings.store.url, clock, run_id, settings.redis.terms())
-        yield from [_look_at_store_of_one(settings)] if facts is None else about_redis(facts)
+        if facts is None:
+            yield _look_at_store_of_one(settings)
+        else:
+            yield from about_redis(facts) if facts.cluster is None else about_cluster(facts.cluster)
     except StoreUnavailableError as error:
         yield Diagnosis(CheckLevel.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
     yield from _look_at_events(settings)

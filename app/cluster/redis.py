@@ -24,7 +24,7 @@ from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters
 from app.store.redis.driver.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
-from app.store.redis.driver.plain import PlainRedis
+from app.store.redis.driver.plain import FewCalls, few_calls
 
 _LISTED: Final = "!"
 """The member of the list of nodes that says that the list has not been lost; no node id begins so."""
@@ -77,11 +77,12 @@ class RedisCluster:
             resubscribed=handlers.resubscribed,
             terms=terms,
         )
-        self._redis = PlainRedis(
+        self._redis: FewCalls = few_calls(
             url,
             scripts={name: _lua(name) for name in _SCRIPTS},
             timeout=self._lease / 3,
             became_replica=self._listener.reconnect,
+            counters=counters,
             terms=terms,
         )
         self._node: NodeInfo | None = None

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from app.core.redis_address import CLUSTER_SCHEMES, REDIS_SCHEMES, check_redis_url
+from app.core.redis_address import REDIS_SCHEMES, check_redis_url
 
 POSTGRESQL_PARAMETERS: Final = ("host", "sslcert", "sslkey", "sslmode", "sslrootcert", "target_session_attrs")
 """Likewise in the URL of a PostgreSQL: TLS, a socket's folder, and which of several servers will do."""
@@ -72,8 +72,6 @@ STORE_SCHEMES: Final[Mapping[str, EngineKind]] = MappingProxyType(
 def engine_kind(url: str) -> EngineKind:
     """Return what the URL of a store chooses; ValueError when its scheme is none of STORE_SCHEMES."""
     scheme = urlsplit(url).scheme
-    if scheme in CLUSTER_SCHEMES:
-        check_redis_url(url)
     kind = STORE_SCHEMES.get(scheme)
     if kind is None:
         allowed = ", ".join(f"{one}://" for one in STORE_SCHEMES)
@@ -111,7 +109,7 @@ class EventsKind(StrEnum):
 
 def events_kind(url: str) -> EventsKind:
     """Return what the URL of an event log chooses; ValueError when it names none that can be opened."""
-    if urlsplit(url).scheme in (*REDIS_SCHEMES, *CLUSTER_SCHEMES):
+    if urlsplit(url).scheme in REDIS_SCHEMES:
         check_redis_url(url)
         return EventsKind.REDIS
     parts = split_address(url)

@@ -44,10 +44,8 @@ _KINDS: Final[Mapping[str, RedisKind]] = MappingProxyType(
     }
 )
 
-REDIS_SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
+REDIS_SCHEMES: Final = tuple(_KINDS)
 """Schemes of URLs that nodes can use."""
-CLUSTER_SCHEMES: Final = ("redis+cluster", "rediss+cluster")
-"""Schemes of URLs that are read, so that they are refused with a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +130,7 @@ def parse_redis_url(url: str) -> RedisAddress:
 
 def check_redis_url(url: str) -> None:
     """ValueError when no node can use it, and why."""
-    if parse_redis_url(url).kind is RedisKind.CLUSTER:
-        raise ValueError(
-            "names a Redis Cluster, which nodes cannot use yet; allowed: redis://host:port for one primary, "
-            "redis+sentinel://host:port/service for one that Sentinels guard, and both with rediss for TLS"
-        )
+    parse_redis_url(url)
 
 
 def _place(text: str, default: int) -> Place:
@@ -153,8 +147,8 @@ def _place(text: str, default: int) -> Place:
 def _check_alone(scheme: str, seeds: Sequence[Place]) -> None:
     if len(seeds) > 1:
         raise ValueError(
-            f"names {len(seeds)} hosts; {scheme}:// is one server, and {scheme}+sentinel://host,host/service is a "
-            "primary that Sentinels guard"
+            f"names {len(seeds)} hosts; {scheme}:// is one server, {scheme}+sentinel://host,host/service is a "
+            f"primary that Sentinels guard, and {scheme}+cluster://host,host is a Redis Cluster"
         )
 
 

@@ -18,8 +18,8 @@ class EventsSettings(SettingsGroup):
     """The event log of what devices send unasked."""
 
     url: str = ""
-    """The URL of the event log: `redis://…` or `redis+sentinel://…`; for a single node, `rocks:///folder` or `memory://`.
-    None if empty."""
+    """The URL of the event log: `redis://…`, `redis+sentinel://…` or `redis+cluster://…`; for a single node,
+    `rocks:///folder` or `memory://`. None if empty."""
     databases: str = "events=720h,telemetry=24h"
     """The databases with their retentions. The first one has all events that no profile assigns to another."""
     shards: Annotated[int, Field(ge=1, le=256)] = 4

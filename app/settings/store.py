@@ -18,8 +18,8 @@ class StoreSettings(SettingsGroup):
 
     url: str = "memory://"
     """The URL of the store: `redis://…` or `rediss://…` for a cluster, `redis+sentinel://…` or `rediss+sentinel://…` if
-    Sentinels guard its primary; for a single node `rocks:///folder`, or `memory://`, which forgets everything when the
-    node stops."""
+    Sentinels guard its primary, `redis+cluster://…` or `rediss+cluster://…` for a Redis Cluster; for a single node
+    `rocks:///folder`, or `memory://`, which forgets everything when the node stops."""
     budget: Short = timedelta(seconds=2)
     """The time limit of one call, retries included, before the caller is told that the store is unavailable."""
     retention: Long = timedelta(hours=1)

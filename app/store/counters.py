@@ -23,6 +23,15 @@ COUNTERS: Final = CounterTable(
             {"store.retried": ""},
         ),
         (
+            counted("homing_store_redirects", "Calls that a member of a Redis Cluster did not serve, by why", "reason"),
+            {
+                "store.moved": "moved",
+                "store.asked": "ask",
+                "store.parked": "try_again",
+                "store.away": "cluster_down",
+            },
+        ),
+        (
             counted("homing_store_scripts_reloaded", "Times that Redis had forgotten the scripts"),
             {"store.scripts_reloaded": ""},
         ),

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract.cold_places import ColdEvents
-from tests.contract.event_places import EventPlace, MemoryEvents, RedisEvents, RocksEvents
+from tests.contract.event_places import EventPlace, MemoryEvents, RedisEvents, RocksEvents, ShardedEvents
 from tests.services import RedisProcess
 
-ENGINES = ("memory", "rocks", "redis", "memory+cold", "rocks+cold", "redis+cold")
+ENGINES = ("memory", "rocks", "redis", "memory+cold", "rocks+cold", "redis+cold", "sharded")
 
 
 def place_of(engine: str, folder: Path, request: pytest.FixtureRequest) -> EventPlace:
@@ -21,4 +21,6 @@ def place_of(engine: str, folder: Path, request: pytest.FixtureRequest) -> Event
     if engine == "redis":
         server: RedisProcess = request.getfixturevalue("redis_server")
         return RedisEvents(server.url, server.node_url)
+    if engine == "sharded":
+        return ShardedEvents(request.getfixturevalue("redis_cluster"))
     return MemoryEvents(folder) if engine == "memory" else RocksEvents(folder)

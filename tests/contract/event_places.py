@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,6 +20,7 @@ from app.store.memory.events import MemoryEventLog
 from app.store.redis.events.log import RedisEventLog
 from app.store.rocks.events import RocksEventLog
 from app.store.rocks.folder import RocksFolder
+from tests.sharded import Sharded
 
 DATABASES = (Database("events", 4, ("thing/product/+/osd",)), Database("telemetry", 1))
 
@@ -85,6 +87,18 @@ class RedisEvents:
     async def close(self) -> None:
         for log in self._opened:
             await log.close()
+
+
+class ShardedEvents(RedisEvents):
+    """A Redis Cluster."""
+
+    def __init__(self, cluster: Sharded) -> None:
+        super().__init__(cluster.admin_url, cluster.url)
+        self._cluster = cluster
+
+    async def fresh(self, databases: Sequence[Database]) -> EventStore:
+        await asyncio.to_thread(self._cluster.empty)
+        return await self.open(databases)
 
 
 class RocksEvents:

@@ -18,7 +18,7 @@ from app.store.memory.queues import MemoryDeclared, MemoryQueues
 from app.store.queues import QueueStore
 from app.store.redis import queues as redis_queues
 from app.store.redis.driver import scripts
-from app.store.redis.driver.combiner import Script
+from app.store.redis.driver.lane import Script
 from app.store.redis.queues import RedisQueues
 from app.store.rocks.folder import RocksFolder
 from app.store.rocks.queues import RocksQueues

@@ -15,7 +15,8 @@ from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.system import SystemClock
 from app.runtime.tasks import end
 from app.store.redis.doctor import inspect
-from app.store.redis.driver.combiner import Combiner, CombinerOptions
+from app.store.redis.driver.combiner import Combiner
+from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.server import connector
 from tests.contract.store_backends import registration
 from tests.contract.test_cluster import Heard, info, redis_member

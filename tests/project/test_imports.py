@@ -107,6 +107,7 @@ ENGINES = {
         *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
         *(
             "app/cli/diagnosis.py",
+            "app/cli/cluster_diagnosis.py",
             "app/cli/event_diagnosis.py",
             "tools/rig/homing_rig/rights.py",
         ),  # what is seen of a Redis, and the rights it has to give

@@ -111,6 +111,7 @@ def test_every_family_is_in_the_dashboard_or_a_rule_or_is_plainly_informative() 
         *("homing_broker_messages_total", "homing_broker_refused_total", "homing_broker_taken_over_total"),
         "homing_broker_unknown_acknowledgements_total",
         *(
+            "homing_store_redirects_total",
             "homing_store_replicas_short_total",
             "homing_store_scripts_reloaded_total",
             "homing_store_silences_total",

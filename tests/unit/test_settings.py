@@ -55,7 +55,7 @@ def test_what_kubernetes_tells_of_its_services_is_left_alone(service: str) -> No
         ({"HOMING_EVENTS_QUOTAS": "x"}, "HOMING_EVENTS_QUOTAS: "),
         ({"HOMING_API_PORT": "x"}, "HOMING_API_PORT: Input should be a valid integer"),
         ({"HOMING_REDIS_SENTINEL_USER": "x"}, "HOMING_REDIS_SENTINEL_USER needs HOMING_REDIS_SENTINEL_PASSWORD_FILE"),
-        ({"HOMING_STORE_URL": "redis+cluster://a"}, "HOMING_STORE_URL: names a Redis Cluster, which nodes cannot use"),
+        ({"HOMING_STORE_URL": "redis+cluster://a/1"}, "HOMING_STORE_URL: has a path, and a Redis Cluster has the"),
         ({"HOMING_STORE_URL": "redis+sentinel://a,b"}, "HOMING_STORE_URL: names no service"),
         ({"HOMING_STORE_URL": "ftp://a"}, "HOMING_STORE_URL: scheme 'ftp' is unknown"),
     ],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -16,8 +17,8 @@ from redis.retry import Retry
 
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisTerms
-from app.store.redis.guards import GuardFacts, primary_url
-from app.store.redis.rights import missing
+from app.store.redis.guards import GuardFacts, Servers, find_servers
+from app.store.redis.rights import OF_CLUSTER, missing
 
 REPLY_SECONDS: Final = 3.0
 PINGS: Final = 21
@@ -57,40 +58,88 @@ class RedisFacts:
     """Those that have to acknowledge, by the settings."""
     guards: GuardFacts | None = None
     """The Sentinels, where the URL names some."""
+    place: str = ""
+    """`host:port`."""
+    clock: float = 0.0
+    """Its clock in seconds, less that of who looks."""
+    cluster: ClusterFacts | None = None
+    """All of a Redis Cluster, where the URL names one. This is the first of its primaries."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The facts that were seen of a Redis Cluster."""
+
+    primaries: Sequence[RedisFacts]
+    """All of them."""
+    states: Sequence[str]
+    """What each of them says of the whole: `ok`, or `fail`."""
+    bus_works: bool = True
+    """A message that one member published came to who listens at another."""
 
 
 def inspect(url: str, clock: Callable[[], float], run_id: str, terms: RedisTerms = NO_TERMS) -> RedisFacts:
     """Look at the server; StoreUnavailableError with a reason when there is none. `clock` is monotonic seconds."""
     try:
-        server, guards = primary_url(url, terms)
+        servers = find_servers(url, terms)
     except ValueError as error:
         raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
+    if servers.slots is None:
+        return _inspect(servers.urls[0], clock, run_id, servers, terms)
+    return _inspect_all(servers, clock, run_id, terms)
+
+
+def _inspect_all(servers: Servers, clock: Callable[[], float], run_id: str, terms: RedisTerms) -> RedisFacts:
+    """Look at each primary of a cluster."""
+    primaries = [_inspect(one, clock, run_id, servers, terms) for one in servers.urls]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(_client(one)) for one in servers.urls]
+        try:
+            states = [] if "+cluster|info" in primaries[0].missing_rights else [_cluster_state(one) for one in clients]
+            bus_works = _wake_ups_work(clients[0], clients[-1], f"mqtt:node:doctor-{run_id}")
+        except (RedisError, OSError) as error:
+            raise StoreUnavailableError(str(error)) from None
+    return replace(primaries[0], cluster=ClusterFacts(primaries, states, bus_works))
+
+
+def _cluster_state(client: Redis) -> str:
+    said: Any = client.execute_command("CLUSTER INFO")
+    return str(said["cluster_state"])
+
+
+def _client(server: str) -> Redis:
+    return Redis.from_url(
+        server,
+        decode_responses=True,
+        protocol=2,
+        driver_info=None,
+        socket_timeout=REPLY_SECONDS,
+        socket_connect_timeout=REPLY_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+def _inspect(server: str, clock: Callable[[], float], run_id: str, servers: Servers, terms: RedisTerms) -> RedisFacts:
     address = urlsplit(server)
     place = f"{address.hostname}:{address.port or 6379}"
     try:
-        client = Redis.from_url(
-            server,
-            decode_responses=True,
-            protocol=2,
-            driver_info=None,
-            socket_timeout=REPLY_SECONDS,
-            socket_connect_timeout=REPLY_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-        )
+        client = _client(server)
     except ValueError as error:
         raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
     with client:
         try:
-            return _look(client, clock, run_id, guards, terms.wait_replicas)
+            return replace(_look(client, clock, run_id, servers, terms.wait_replicas), place=place)
         except (RedisError, OSError) as error:
             raise StoreUnavailableError(f"{place}: {error}") from None
 
 
-def _look(client: Redis, clock: Callable[[], float], run_id: str, guards: GuardFacts | None, wanted: int) -> RedisFacts:
+def _look(client: Redis, clock: Callable[[], float], run_id: str, servers: Servers, wanted: int) -> RedisFacts:
+    guards = servers.guards
+    also = [*(["role"] if guards else []), *(["wait"] if wanted else []), *(OF_CLUSTER if servers.slots else [])]
     rights = cast("Connection", client.connection_pool.make_connection())
     try:
         rights.connect()
-        lacking = missing(rights, run_id, [*(["role"] if guards else []), *(["wait"] if wanted else [])])
+        lacking = missing(rights, run_id, also)
     finally:
         rights.disconnect()
     said: dict[str, Any] = {} if "+info" in lacking else client.info()
@@ -106,13 +155,14 @@ def _look(client: Redis, clock: Callable[[], float], run_id: str, guards: GuardF
         snapshots=_config(client, "save"),
         evicted_keys=int(said.get("evicted_keys", 0)),
         scripts_work=_scripts_work(client),
-        wake_ups_work=_wake_ups_work(client, f"mqtt:node:doctor-{run_id}"),
+        wake_ups_work=_wake_ups_work(client, client, f"mqtt:node:doctor-{run_id}"),
         ping_ms=math.nan if "+ping" in lacking else _ping_ms(client, clock),
         missing_rights=lacking,
         primary=f"{said['master_host']}:{said.get('master_port')}" if "master_host" in said else "",
         replicas=int(said.get("connected_slaves", 0)),
         wanted_replicas=wanted,
         guards=guards,
+        clock=math.nan if "+time" in lacking else _clock_of(client, clock),
         user=str(client.connection_pool.connection_kwargs.get("username") or "default"),
     )
 
@@ -133,12 +183,18 @@ def _scripts_work(client: Redis) -> bool:
         return False
 
 
-def _wake_ups_work(client: Redis, channel: str) -> bool:
+def _clock_of(client: Redis, clock: Callable[[], float]) -> float:
+    before = clock()
+    seconds, micros = client.time()
+    return seconds + micros / 1e6 - (before + clock()) / 2
+
+
+def _wake_ups_work(hearing: Redis, saying: Redis, channel: str) -> bool:
     try:
-        with client.pubsub() as listener:
+        with hearing.pubsub() as listener:
             listener.subscribe(channel)
             listener.get_message(timeout=REPLY_SECONDS)
-            client.publish(channel, "doctor")
+            saying.publish(channel, "doctor")
             return listener.get_message(timeout=REPLY_SECONDS) is not None
     except RedisError:
         return False

@@ -1,7 +1,9 @@
-"""The Sentinels of a primary as `homing doctor` sees them. Blocking; writes nothing."""
+"""The servers behind a URL, and the Sentinels of a primary, as `homing doctor` sees them. Blocking; writes nothing."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,10 +18,11 @@ from app.core.redis_address import (
     RedisAddress,
     RedisKind,
     RedisTerms,
-    check_redis_url,
     parse_redis_url,
     shown_place,
 )
+from app.store.redis.driver.slots import SlotMap, slot_of
+from app.store.redis.driver.topology import read_slots
 
 REPLY_SECONDS: Final = 3.0
 
@@ -40,13 +43,44 @@ class GuardFacts:
     """All who answered name the same primary."""
 
 
-def primary_url(url: str, terms: RedisTerms) -> tuple[str, GuardFacts | None]:
-    """The URL of the server that takes writes, and what Sentinels say; None for a URL without them.
+class Servers:
+    """The servers that take writes, and who of them has a key."""
 
-    ValueError for a wrong URL; StoreUnavailableError when no Sentinel knows of a primary.
+    def __init__(self, urls: Sequence[str], guards: GuardFacts | None = None, slots: SlotMap | None = None) -> None:
+        self.urls = urls
+        """One, or one for each primary of a Redis Cluster."""
+        self.guards = guards
+        """The Sentinels, where the URL names some."""
+        self.slots = slots
+        """None where there is one server."""
+
+    def of(self, key: str) -> str:
+        """The URL of the server that has this key."""
+        if self.slots is None:
+            return self.urls[0]
+        owner = self.slots.owners[slot_of(key)]
+        return self.urls[0 if owner is None else self.slots.primaries.index(owner)]
+
+
+def find_servers(url: str, terms: RedisTerms) -> Servers:
+    """The servers behind a URL.
+
+    ValueError for a wrong URL; StoreUnavailableError when no Sentinel knows of a primary, or the members of a Redis
+    Cluster do not serve all slots.
     """
-    check_redis_url(url)
     address = parse_redis_url(url)
+    if address.kind is RedisKind.CLUSTER:
+        try:
+            slots = asyncio.run(read_slots(address))
+        except (RedisError, OSError, TimeoutError) as error:
+            raise StoreUnavailableError(str(error)) from None
+        return Servers([address.url_of(one) for one in slots.primaries], slots=slots)
+    server, guards = _primary_url(url, address, terms)
+    return Servers([server], guards)
+
+
+def _primary_url(url: str, address: RedisAddress, terms: RedisTerms) -> tuple[str, GuardFacts | None]:
+    """The URL of the server that takes writes, and what Sentinels say; None for a URL without them."""
     if address.kind is not RedisKind.SENTINEL:
         return url, None
     answers: list[tuple[int, Place, dict[str, Any]]] = []

@@ -34,7 +34,7 @@ from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
 from app.store.declared import Declarations, DocumentChange
 from app.store.queues import TakeCall
-from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
 from app.store.redis.driver.scripts import (
     QUEUE_DECLARE,

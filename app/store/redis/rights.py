@@ -14,7 +14,10 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "asking": "ASKING",
         "client|setname": "CLIENT SETNAME homing-doctor",
+        "cluster|info": "CLUSTER INFO",
+        "cluster|slots": "CLUSTER SLOTS",
         "del": "DEL {key}",
         "evalsha": f"EVALSHA {'0' * 40} 0",
         "exists": "EXISTS {key}",
@@ -32,6 +35,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "ping": "PING",
         "pttl": "PTTL {key}",
         "publish": "PUBLISH {channel} doctor",
+        "pubsub|numsub": "PUBSUB NUMSUB {channel}",
         "role": "ROLE",
         "script|load": "SCRIPT LOAD return",
         "select": "SELECT {database}",
@@ -64,6 +68,7 @@ KEYS: Final = (
     *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption", "limits")),
     *(f"mqtt:{kind}:*" for kind in ("slab", "shard", "cuts", "cold", "latest", "topics", "done", "cursors")),
     *(f"mqtt:{kind}:*" for kind in ("structures", "database", "role", "epoch", "queue", "dying")),
+    "mqtt:guard:*",
     "mqtt:access",
     "mqtt:cluster",
     "mqtt:nodes",
@@ -73,8 +78,10 @@ KEYS: Final = (
 CHANNELS: Final = ("mqtt:node:*", "mqtt:queue-hints")
 
 
-OPTIONAL: Final = frozenset(("role", "wait"))
-"""Commands that only some nodes use: `role` where Sentinels guard the primary, `wait` where replicas acknowledge."""
+OF_CLUSTER: Final = ("asking", "cluster|info", "cluster|slots", "pubsub|numsub", "mqtt:guard:*")
+"""What nodes use of a Redis Cluster alone."""
+OPTIONAL: Final = frozenset(("role", "wait", *OF_CLUSTER))
+"""What only some nodes use: `role` where Sentinels guard the primary, `wait` where replicas acknowledge."""
 
 
 def missing(connection: Connection, run_id: str, also: Collection[str] = ()) -> list[str]:
@@ -90,7 +97,7 @@ def missing(connection: Connection, run_id: str, also: Collection[str] = ()) -> 
         return _refused(connection, [word.format(**places) for word in form.split(" ")])
 
     lacking = []
-    for pattern in KEYS:
+    for pattern in [one for one in KEYS if one in also or one not in OPTIONAL]:
         places["key"] = pattern.replace("*", f"{{doctor-{run_id}}}")
         # Neither finds anything, as no sorted set has this member; the second needs the right to write.
         if "key" in (refused("EXISTS {key}"), refused(f"ZREM {{key}} doctor-{run_id}")):

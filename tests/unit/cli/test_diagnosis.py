@@ -59,7 +59,7 @@ def test_all_is_well() -> None:
     [
         ({"version": "5.0.7"}, CheckLevel.WARN, "version", "7.0"),
         ({"role": "slave"}, CheckLevel.FAIL, "role", "primary"),
-        ({"mode": "cluster"}, CheckLevel.FAIL, "mode", "redis+sentinel://"),
+        ({"mode": "cluster"}, CheckLevel.FAIL, "mode", "redis+cluster://"),
         ({"mode": "sentinel"}, CheckLevel.FAIL, "mode", "redis+sentinel://host:26379/service"),
         ({"guards": GUARDS, "replicas": 0}, CheckLevel.FAIL, "replicas", "start a replica"),
         ({"wanted_replicas": 2}, CheckLevel.FAIL, "replicas", "HOMING_REDIS_WAIT_REPLICAS wants 2"),

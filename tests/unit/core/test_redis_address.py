@@ -29,18 +29,22 @@ def test_sentinels_are_for_the_store_and_for_events(url: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["redis+cluster", "rediss+cluster"])
-def test_a_redis_cluster_is_read_and_refused_with_a_reason(scheme: str) -> None:
-    url = f"{scheme}://user:CANARY@h1:7000,h2:7001"
-    assert parse_redis_url(url).seeds == (("h1", 7000), ("h2", 7001))
-    for check in (check_redis_url, check_store_url, engine_kind, events_kind):
-        with pytest.raises(ValueError, match="names a Redis Cluster, which nodes cannot use yet; allowed: redis://"):
-            check(url)
+def test_a_redis_cluster_is_named_by_some_of_its_members(scheme: str) -> None:
+    url = f"{scheme}://user:CANARY@h1:7000,h2?ssl_ca_certs=/ca.pem"
+    address = parse_redis_url(url)
+    assert (address.kind, address.seeds) == (RedisKind.CLUSTER, (("h1", 7000), ("h2", 6379)))
+    one = scheme.removesuffix("+cluster")
+    assert address.url_of(("h9", 7009)) == f"{one}://user:CANARY@h9:7009?ssl_ca_certs=/ca.pem"
+    check_store_url(url)
+    assert engine_kind(url) is EngineKind.REDIS
+    assert events_kind(url) is EventsKind.REDIS
+    assert "CANARY" not in shown_address(url)
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("redis://a,CANARY", "names 2 hosts; redis:// is one server, and redis\\+sentinel://host,host/service is"),
+        ("redis://a,CANARY", "names 2 hosts; redis:// is one server, redis\\+sentinel://host,host/service is"),
         ("redis+sentinel://s1", "names no service that Sentinels would know"),
         ("redis+sentinel://s1//0", "names no service that Sentinels would know"),
         ("redis+sentinel://s1/a%20b", "names no service that Sentinels would know"),

@@ -27,7 +27,7 @@ class RedisEchoStates:
         if not waiting:
             return []
         commands = await self._reader.get([one.decode() for one in waiting])
-        since = await self._lanes.now() - micros(within)
+        since = await self._lanes.now(key) - micros(within)
         return [
             one
             for one in commands

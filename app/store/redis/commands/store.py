@@ -17,7 +17,7 @@ from app.store.redis.commands.history import RedisCommandHistory
 from app.store.redis.commands.reader import RedisCommandReader
 from app.store.redis.commands.stream import RedisCommandChanges
 from app.store.redis.commands.writer import RedisCommandWriter
-from app.store.redis.driver.combiner import CombinerOptions
+from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.redis.webhooks import RedisWebhooks

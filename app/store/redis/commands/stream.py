@@ -22,7 +22,7 @@ from app.core.commands.stream import (
 )
 from app.core.errors import StoreRefusedError
 from app.core.identifiers import PARTITIONS
-from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import KEEP_HAPPENINGS
 from app.store.rules import micros

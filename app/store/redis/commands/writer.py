@@ -25,13 +25,14 @@ from app.core.errors import (
     IllegalTransitionError,
     InvalidInputError,
     StoreRefusedError,
+    StoreUnavailableError,
     UnreadableRecordError,
 )
 from app.core.identifiers import partition_of, partition_of_command
 from app.core.profiles.correlation import Correlation
 from app.store.commands import Finished, Joined, Registered
 from app.store.redis.commands import records
-from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import FINISH, MARK, REGISTER, RESPOND, SWEEP
 from app.store.redis.driver.steps import LEAST_STEP_US, StoreSteps
@@ -63,7 +64,8 @@ class RedisCommandWriter:
         self._clock = clock
         self._counters = counters
         self._wake_key = wake_key
-        self._steps = StoreSteps()
+        self._steps: dict[str, StoreSteps] = {}
+        """By server: each has a clock of its own."""
         # Attempts to respond must differ between nodes and restarts; nobody reads anything out of them.
         self._attempts_of = attempts_of
         self._attempts = count()
@@ -138,6 +140,8 @@ class RedisCommandWriter:
             )
             # Another node may be able to: unacknowledged it stays with the broker.
             raise StoreRefusedError(str(error))
+        if reply[0] == b"won":
+            reply[5] = await self._heard(reply[5])
         return records.recorded(reply, answer, receiver)
 
     async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
@@ -147,7 +151,8 @@ class RedisCommandWriter:
         except InvalidInputError:
             raise CommandNotFoundError(command_id) from None
         match await self._lanes.run(FINISH, script_keys, command_id, state.value, allowed, finisher, error or b""):
-            case [b"won", finished_at, heard]:
+            case [b"won", finished_at, told]:
+                heard = await self._heard(told)
                 return Finished(won=True, outcome=records.made(command_id, state, finished_at, error, heard))
             case [b"lost", *fields]:
                 return Finished(won=False, outcome=self._unreadable.told(command_id, fields))
@@ -167,7 +172,22 @@ class RedisCommandWriter:
         return bool(await self._lanes.run(MARK, script_keys, state.value, allowed, sender or "") == 1)
 
     async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
-        judged_by = await self._judged_by()
+        by_server: dict[str, list[int]] = {}
+        for one in partitions:
+            by_server.setdefault(self._lanes.server_of(keys.due(one)), []).append(one)
+        swept = await asyncio.gather(
+            *(self._sweep(server, some, finisher, grace) for server, some in by_server.items()), return_exceptions=True
+        )
+        errors = [one for one in swept if isinstance(one, BaseException)]
+        for error in errors:
+            # Where one of several servers is away, the others' outcomes are told nevertheless.
+            if len(errors) == len(swept) or not isinstance(error, StoreUnavailableError):
+                raise error
+        return [outcome for one in swept if not isinstance(one, BaseException) for outcome in one]
+
+    async def _sweep(self, server: str, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
+        """Sweep partitions of one server."""
+        judged_by = await self._judged_by(server, keys.due(partitions[0]))
         arguments: list[Argument] = [micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT, *judged_by]
         replies = await asyncio.gather(
             *(self._lanes.run(SWEEP, [keys.due(one), keys.listing(one)], *arguments) for one in partitions),
@@ -179,27 +199,38 @@ class RedisCommandWriter:
                 continue  # the combiner has counted and named it; it is about one partition
             if isinstance(reply, BaseException):
                 raise reply
-            outcomes += self._swept(reply)
+            outcomes += await self._swept(reply)
         return outcomes
 
-    async def _judged_by(self) -> list[int]:
-        """Between which instants the store's clock must be when a sweep looks, and the eras of that clock."""
+    async def _judged_by(self, server: str, key: str) -> list[int]:
+        """Between which instants the clock of the server must be when a sweep looks, and the eras of that clock.
+
+        It has the key.
+        """
         before = self._clock.monotonic()
-        now = await self._lanes.now()
-        step = self._steps.told(now, before, self._clock.monotonic())
+        now = await self._lanes.now(key)
+        steps = self._steps.setdefault(server, StoreSteps())
+        step = steps.told(now, before, self._clock.monotonic())
         if step:
             self._counters["store.clock_steps"] += 1
             _log.warning("store_clock_stepped", seconds=round(step / 1e6, 3))
         latest = now + micros(SWEEP_AHEAD) + round(self._lanes.budget * 1e6)
-        eras = [number for one in self._steps.eras for number in (one.first, one.last, one.set_since)]
+        eras = [number for one in steps.eras for number in (one.first, one.last, one.set_since)]
         return [now - LEAST_STEP_US, latest, *eras]
 
-    def _swept(self, reply: Sequence[bytes]) -> list[Outcome]:
+    async def _heard(self, told: bytes) -> bytes:
+        """Return b"1" if the home node heard of an outcome; a script on a Redis Cluster may only name it."""
+        if not told.startswith(b"?"):
+            return told
+        return b"1" if await self._lanes.listens(keys.node_channel(told[1:].decode())) else b"0"
+
+    async def _swept(self, reply: Sequence[bytes]) -> list[Outcome]:
         outcomes = []
         for identity, finished_at, what in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
             command_id = identity.decode(errors="replace")
             if finished_at:
-                outcomes.append(records.made(command_id, CommandState.TIMED_OUT, finished_at, NO_RESPONSE, what))
+                heard = await self._heard(what)
+                outcomes.append(records.made(command_id, CommandState.TIMED_OUT, finished_at, NO_RESPONSE, heard))
             else:
                 self._unreadable.skipped(UnreadableRecordError(command_id, what.decode()))
         return outcomes

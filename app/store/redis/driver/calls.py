@@ -83,6 +83,11 @@ class CallQueue:
         """Return how many callers wait, for their turn or for their reply."""
         return sum(not call.future.done() for call in (*self._waiting, *self._taken))
 
+    @property
+    def closed(self) -> bool:
+        """True if nothing may be added any more."""
+        return not self._open
+
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop. Kept, as asking for it costs a system call on Python 3.11."""
@@ -97,19 +102,37 @@ class CallQueue:
         writes: bool = True,  # noqa: FBT001, FBT002
     ) -> asyncio.Future[Any]:
         """Line up. When the queue is full a call with a deadline is refused, one without waits for room."""
+        if len(self._waiting) >= self._bound:
+            await self.admit(deadline)
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self.add(Call(packed, future, since, deadline, replies, writes))
+        return future
+
+    async def admit(self, deadline: float) -> None:
+        """Return when there is room. A call with a deadline is refused where there is none."""
         while len(self._waiting) >= self._bound:
             if deadline < math.inf:
                 self._counters["store.rejected"] += 1
                 raise StoreUnavailableError("too many calls wait for the store")
             await self._room()
+
+    def add(self, call: Call) -> None:
+        """Line up behind all others, whether there is room or not; StoreUnavailableError when this is closed."""
         if not self._open:
             raise StoreUnavailableError("the store is closed")
-        future: asyncio.Future[Any] = self.loop.create_future()
-        self._waiting.append(Call(packed, future, since, deadline, replies, writes))
+        self._waiting.append(call)
         _wake_one(self._idle)
         if self._ticker is None:
             self._ticker = self.loop.call_later(TICK_SECONDS, self._tick)
-        return future
+
+    def take_out(self, which: Callable[[Call], bool]) -> list[Call]:
+        """Take out the waiting calls that are somebody else's from now on, in their order."""
+        out = [call for call in self._waiting if which(call)]
+        if out:
+            gone = set(out)
+            self._waiting = deque(call for call in self._waiting if call not in gone)
+            _wake_all(self._crowd)
+        return out
 
     async def take(self, most: int) -> list[Call]:
         """Return what waits, at least one call, without those given up. Say `done` or `give_back` afterwards."""

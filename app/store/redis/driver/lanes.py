@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.core.errors import StoreUnavailableError
-from app.core.redis_address import NO_TERMS, RedisTerms
+from app.core.redis_address import NO_TERMS, RedisTerms, parse_redis_url
 from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
-from app.store.redis.driver.combiner import Argument, Combiner, CombinerOptions, Script
+from app.store.redis.driver.lane import Argument, CombinerOptions, Script
 from app.store.redis.driver.scripts import SCRIPTS
 from app.store.redis.driver.server import ServerWatch, connector
+from app.store.redis.driver.store_calls import StoreCalls, open_calls
 
 LIST_BATCH: Final = 16
 """How many slices of lists, or scripts that read lists, go to Redis in one round trip: it soon serves others."""
@@ -35,13 +36,15 @@ class Lanes:
         terms: RedisTerms = NO_TERMS,
     ) -> None:
         self.budget = budget
-        self._connect = connector(url, terms)
+        connector(url, terms)
+        self._url = url
+        self._terms = terms
         self._counters = counters
         self._options = replace(options, wait_replicas=terms.wait_replicas)
         self._measures = measures
-        self._combiner: Combiner | None = None
-        self._bulk: Combiner | None = None
-        self._watch = ServerWatch(self._info, counters)
+        self._combiner: StoreCalls | None = None
+        self._bulk: StoreCalls | None = None
+        self._watch = ServerWatch(self._info, counters, parse_redis_url(url).kind)
         self._watching: list[asyncio.Task[None]] = []
 
     @property
@@ -90,10 +93,22 @@ class Lanes:
             raise StoreUnavailableError(self._watch.unfit)
         await self.call("PING")
 
-    async def now(self) -> int:
-        """Redis's clock, in microseconds since the epoch."""
-        seconds, microseconds = await self.call("TIME")
+    async def now(self, key: str = "") -> int:
+        """Redis's clock, in microseconds since the epoch: that of the server that has the key, or of any."""
+        seconds, microseconds = await _running(self._combiner).call(("TIME",), self.budget, beside=key)
         return int(seconds) * 1_000_000 + int(microseconds)
+
+    def server_of(self, key: str) -> str:
+        """The name of the server that has this key; empty where there is one for all."""
+        return _running(self._combiner).server_of(key)
+
+    async def listens(self, channel: str) -> bool:
+        """True if somebody listens on a channel of a Redis Cluster; False where nobody can say."""
+        try:
+            counts = await _running(self._combiner).everywhere(("PUBSUB", "NUMSUB", channel), self.budget)
+        except StoreUnavailableError:
+            return False
+        return any(int(one[1]) > 0 for one in counts)
 
     async def run(self, script: Script, script_keys: Sequence[str], *arguments: Argument, patient: bool = False) -> Any:  # noqa: ANN401 - what the script replies
         """The reply of a script; a patient call waits as long as it takes."""
@@ -113,18 +128,19 @@ class Lanes:
         """The replies of commands that read a slice of a list, with the errors of those that Redis refused for good."""
         return await _running(self._bulk).call_many(commands, self.budget) if commands else []
 
-    def _open(self, options: CombinerOptions) -> Combiner:
-        return Combiner(self._connect, SCRIPTS, counters=self._counters, options=options, measures=self._measures)
+    def _open(self, options: CombinerOptions) -> StoreCalls:
+        return open_calls(
+            self._url, SCRIPTS, counters=self._counters, options=options, measures=self._measures, terms=self._terms
+        )
 
     def _bulk_options(self) -> CombinerOptions:
         return replace(self._options, lanes=1, batch=LIST_BATCH)
 
-    async def _info(self) -> bytes:
-        reply: bytes = await _running(self._combiner).call(("INFO",), self._options.answer_seconds)
-        return reply
+    async def _info(self) -> Sequence[bytes]:
+        return await _running(self._combiner).everywhere(("INFO",), self._options.answer_seconds)
 
 
-def _running(combiner: Combiner | None) -> Combiner:
+def _running(combiner: StoreCalls | None) -> StoreCalls:
     if combiner is None:
         raise StoreUnavailableError("the store is closed")
     return combiner

@@ -17,6 +17,7 @@ from app.core.clock import Clock
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.telemetry import Counters
 from app.store.redis.driver.server import url_arguments
+from app.store.redis.driver.topology import MemberConnection
 
 HEARTBEAT: Final = b"\0heartbeat"
 """What a node sends to its own channel; nothing else that is said there begins with NUL and goes on so."""
@@ -85,6 +86,8 @@ class Listener:
 
     async def _listen(self, connection: AbstractConnection, channel: str) -> None:
         """Returns when a working connection broke; raises when there was none."""
+        if isinstance(connection, MemberConnection):
+            connection.channel = channel
         try:
             await connection.connect()
             self._connection = connection

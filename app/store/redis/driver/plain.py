@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import ConnectionPool
@@ -12,12 +12,46 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
-from app.core.errors import StoreUnavailableError
-from app.core.redis_address import NO_TERMS, RedisTerms
+from app.core.errors import StoreRefusedError, StoreUnavailableError
+from app.core.redis_address import NO_TERMS, RedisKind, RedisTerms, parse_redis_url
+from app.runtime.telemetry import Counters
+from app.store.redis.driver.lane import Script
 from app.store.redis.driver.listener import is_connection_error
 from app.store.redis.driver.server import url_arguments
+from app.store.redis.driver.store_calls import open_calls
 
 _Reply = TypeVar("_Reply")
+
+
+class FewCalls(Protocol):
+    """The few calls that a cluster makes. All of them raise StoreUnavailableError."""
+
+    async def run(self, script: str, script_keys: Sequence[str], *arguments: object) -> Any:  # noqa: ANN401 - its reply
+        """The reply of a script."""
+
+    async def call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
+        """The reply of a command."""
+
+    async def call_many(self, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
+        """The replies of commands that travel as one."""
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+
+
+def few_calls(
+    url: str,
+    *,
+    scripts: Mapping[str, str],
+    timeout: float,
+    became_replica: Callable[[], Awaitable[None]],
+    counters: Counters,
+    terms: RedisTerms = NO_TERMS,
+) -> FewCalls:
+    """By plain connections, or by a router where the URL is of a Redis Cluster; ValueError for a wrong URL."""
+    if parse_redis_url(url).kind is RedisKind.CLUSTER:
+        return RoutedRedis(url, scripts=scripts, timeout=timeout, counters=counters)
+    return PlainRedis(url, scripts=scripts, timeout=timeout, became_replica=became_replica, terms=terms)
 
 
 class PlainRedis:
@@ -76,3 +110,42 @@ class PlainRedis:
         with suppress(RedisError, OSError, RuntimeError):
             await self._redis.connection_pool.disconnect(inuse_connections=False)
             await self._became_replica()
+
+
+class RoutedRedis:
+    """The same on a Redis Cluster, whose keys are those of several primaries."""
+
+    def __init__(self, url: str, *, scripts: Mapping[str, str], timeout: float, counters: Counters) -> None:
+        self._scripts = {name: Script.of(text) for name, text in scripts.items()}
+        self._redis = open_calls(url, list(self._scripts.values()), counters=counters)
+        self._timeout = timeout
+
+    async def run(self, script: str, script_keys: Sequence[str], *arguments: object) -> Any:  # noqa: ANN401 - its reply
+        """The reply of a script."""
+        self._redis.start()
+        given = cast("Sequence[str | bytes | int]", arguments)
+        return await self._ask(self._redis.run_script(self._scripts[script], script_keys, given, self._timeout))
+
+    async def call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
+        """The reply of a command."""
+        self._redis.start()
+        return await self._ask(self._redis.call(command, self._timeout))
+
+    async def call_many(self, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
+        """The replies of commands that travel as one for each slot."""
+        self._redis.start()
+        replies = await self._ask(self._redis.call_many(commands, self._timeout))
+        for one in replies:
+            if isinstance(one, Exception):
+                raise StoreUnavailableError(f"Redis did not answer the cluster: {one}")
+        return replies
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._redis.close()
+
+    async def _ask(self, reply: Awaitable[_Reply]) -> _Reply:
+        try:
+            return await reply
+        except StoreRefusedError as error:
+            raise StoreUnavailableError(f"Redis did not answer the cluster: {error}") from None

@@ -21,8 +21,19 @@ SHORT_PAUSE_SECONDS: Final = 0.05
 
 READING: Final = frozenset(
     (
-        *("EXISTS", "GET", "HGET", "HGETALL", "HMGET", "HVALS", "INFO", "MGET", "PING", "PTTL", "PUBLISH", "ROLE"),
-        *("TIME", "XRANGE", "XREAD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE"),
+        *("EXISTS", "GET", "HGET", "HGETALL", "HMGET", "HVALS", "INFO", "MGET", "PING", "PTTL", "PUBLISH", "PUBSUB"),
+        *(
+            "ROLE",
+            "TIME",
+            "XRANGE",
+            "XREAD",
+            "ZCARD",
+            "ZCOUNT",
+            "ZRANGE",
+            "ZRANGEBYLEX",
+            "ZRANGEBYSCORE",
+            "ZREVRANGEBYSCORE",
+        ),
         "ZSCORE",
     )
 )

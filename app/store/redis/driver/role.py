@@ -15,9 +15,9 @@ from app.core.errors import UnavailableError
 from app.core.events import keys
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.tasks import end
-from app.store.redis.driver.combiner import Combiner, CombinerOptions
+from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.scripts import ROLE
-from app.store.redis.driver.server import connector
+from app.store.redis.driver.store_calls import open_calls
 
 RENEWALS: Final = 4
 """How often a lease is renewed within its time."""
@@ -44,7 +44,7 @@ class RedisRole:
         self._lease = lease.total_seconds()
         self._clock = clock
         options = CombinerOptions(wait_replicas=terms.wait_replicas)
-        self._redis = Combiner(connector(url, terms), [ROLE], counters=counters, options=options)
+        self._redis = open_calls(url, [ROLE], counters=counters, options=options, terms=terms)
         self._until = 0.0
         self._lost = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None

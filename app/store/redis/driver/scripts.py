@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from app.store.redis.driver.combiner import Script
+from app.store.redis.driver.lane import Script
 
 _FOLDER = files("app.store.redis") / "lua"
 

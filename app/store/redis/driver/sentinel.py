@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 import structlog
@@ -19,14 +19,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from app.core.redis_address import Place, RedisAddress, RedisTerms, parse_redis_url, shown_place
 from app.runtime.tasks import end
+from app.store.redis.driver.question import ANSWER_SECONDS, ASKING_OPTIONS, first_answers, opened, reply_of
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-ANSWER_SECONDS: Final = 1.0
-"""How long one of them may take to answer."""
-OTHERS_SECONDS: Final = 0.1
-"""How much longer than the first one the others may take: one that was cut off may name an old primary."""
 LOOK_SECONDS: Final = 1.0
 """How often they are asked, and the primary whether it is one, beside what they tell unasked."""
 
@@ -54,7 +48,7 @@ class SentinelWatch:
         """Return where the primary is now; an error of redis-py that says what Sentinels answered."""
         asking = [asyncio.create_task(self._ask(seed)) for seed in self._address.seeds]
         try:
-            answers, reasons = await _gather(asking)
+            answers, reasons = await first_answers(asking)
         finally:
             for one in asking:
                 one.cancel()
@@ -115,13 +109,13 @@ class SentinelWatch:
         """True if the server says so itself; False when it says nothing, as others notice that."""
         arguments: dict[str, Any] = dict(parse_url(self._address.url_of(place)))
         kind = arguments.pop("connection_class", Connection)
-        async with _opened(kind(**arguments, **_OPTIONS)) as connection:
+        async with opened(kind(**arguments, **ASKING_OPTIONS)) as connection:
             return await _role(connection) != b"master"
 
     async def _listen(self, seed: Place) -> None:
         while True:
             with suppress(RedisError, OSError, TimeoutError):
-                async with _opened(self._sentinel(seed)) as connection:
+                async with opened(self._sentinel(seed)) as connection:
                     await connection.send_command("SUBSCRIBE", *_CHANNELS)
                     while True:
                         kind, *_ = await connection.read_response(disable_decoding=True, timeout=math.inf)
@@ -130,11 +124,11 @@ class SentinelWatch:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _ask(self, seed: Place) -> Answer:
-        async with asyncio.timeout(ANSWER_SECONDS), _opened(self._sentinel(seed)) as connection:
-            place = await _reply(connection, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service)
+        async with asyncio.timeout(ANSWER_SECONDS), opened(self._sentinel(seed)) as connection:
+            place = await reply_of(connection, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service)
             if place is None:
                 raise ResponseError(f"it knows no service {self._address.service}")
-            facts = await _reply(connection, "SENTINEL", "MASTER", self._address.service)
+            facts = await reply_of(connection, "SENTINEL", "MASTER", self._address.service)
             epoch = dict(zip(facts[::2], facts[1::2], strict=False)).get(b"config-epoch", b"0")
             return int(epoch), (place[0].decode(), int(place[1]))
 
@@ -143,18 +137,10 @@ class SentinelWatch:
         kind = arguments.pop("connection_class", Connection)
         if self._terms.sentinel_password:
             arguments |= {"username": self._terms.sentinel_user or None, "password": self._terms.sentinel_password}
-        found: AbstractConnection = kind(**arguments, **_OPTIONS)
+        found: AbstractConnection = kind(**arguments, **ASKING_OPTIONS)
         return found
 
 
-_OPTIONS: Final[dict[str, Any]] = {
-    "protocol": 2,
-    "driver_info": None,
-    "client_name": "homing",
-    "decode_responses": False,
-    "socket_timeout": ANSWER_SECONDS,
-    "socket_connect_timeout": ANSWER_SECONDS,
-}
 _watches: Final[MutableMapping[asyncio.AbstractEventLoop, dict[tuple[str, RedisTerms], SentinelWatch]]] = (
     WeakKeyDictionary()
 )
@@ -208,39 +194,6 @@ def _place_of(connection: AbstractConnection) -> Place:
     return getattr(connection, "host", ""), getattr(connection, "port", 0)
 
 
-async def _gather(asking: Sequence[asyncio.Task[Answer]]) -> tuple[list[Answer], str]:
-    """The answers that came soon, and why others did not."""
-    done: set[asyncio.Task[Answer]] = set()
-    left = set(asking)
-    while left and not any(one.exception() is None for one in done):
-        more, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-        done |= more
-    if left:
-        more, left = await asyncio.wait(left, timeout=OTHERS_SECONDS)
-        done |= more
-    errors = [error for one in done if (error := one.exception()) is not None]
-    for error in errors:
-        if not isinstance(error, RedisError | OSError | TimeoutError | ValueError):
-            raise error
-    reasons = "; ".join(sorted({str(error) or type(error).__name__ for error in errors}))
-    return [one.result() for one in done if one.exception() is None], reasons
-
-
-@asynccontextmanager
-async def _opened(connection: AbstractConnection) -> AsyncIterator[AbstractConnection]:
-    try:
-        await connection.connect()
-        yield connection
-    finally:
-        await connection.disconnect(nowait=True)
-
-
 async def _role(connection: AbstractConnection) -> bytes:
-    role: bytes = (await _reply(connection, "ROLE"))[0]
+    role: bytes = (await reply_of(connection, "ROLE"))[0]
     return role
-
-
-async def _reply(connection: AbstractConnection, *command: str) -> Any:  # noqa: ANN401 - what Redis replies
-    await connection.send_command(*command, check_health=False)
-    reading: Awaitable[Any] = connection.read_response(disable_decoding=True)
-    return await reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -13,8 +13,9 @@ from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.exceptions import RedisError
 
 from app.core.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError, UnavailableError
-from app.core.redis_address import NO_TERMS, RedisKind, RedisTerms, check_redis_url, parse_redis_url
+from app.core.redis_address import NO_TERMS, RedisKind, RedisTerms, parse_redis_url
 from app.store.redis.driver.sentinel import led_arguments
+from app.store.redis.driver.topology import member_arguments
 
 OLDEST_REDIS: Final = (6, 0)
 LOOK_SECONDS: Final = 3.0
@@ -27,10 +28,10 @@ _log = structlog.get_logger(__name__)
 
 def url_arguments(url: str, terms: RedisTerms) -> dict[str, Any]:
     """Return what redis-py is to know of the URL; its class of connections goes to the primary. ValueError."""
-    check_redis_url(url)
-    if parse_redis_url(url).kind is RedisKind.SENTINEL:
+    kind = parse_redis_url(url).kind
+    if kind is RedisKind.SENTINEL:
         return led_arguments(url, terms)
-    return dict(parse_url(url))
+    return member_arguments(url) if kind is RedisKind.CLUSTER else dict(parse_url(url))
 
 
 def connector(url: str, terms: RedisTerms = NO_TERMS) -> partial[AbstractConnection]:
@@ -48,15 +49,17 @@ def connector(url: str, terms: RedisTerms = NO_TERMS) -> partial[AbstractConnect
     return connect
 
 
-def check_server(info: Info) -> None:
-    """ConfigurationError when this server must not hold our state; StoreUnavailableError while it is a replica."""
+def check_server(info: Info, kind: RedisKind = RedisKind.SERVER) -> None:
+    """ConfigurationError when this server must not hold our state; StoreUnavailableError while it is a replica.
+
+    `kind` is that of the URL which led here.
+    """
     version = info.get("redis_version", "")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_REDIS:
         raise ConfigurationError(f"the store is Redis {version or '(unknown)'}; needed is 6.0 or newer, or Valkey")
-    if info.get("redis_mode") == "cluster":
+    if info.get("redis_mode") == "cluster" and kind is not RedisKind.CLUSTER:
         raise ConfigurationError(
-            "the store is a Redis Cluster; allowed is a single primary, with or without replicas: redis://host:port, "
-            "or redis+sentinel://host:port/service for one that Sentinels guard"
+            "the store is a Redis Cluster, whose URL is redis+cluster://host:port, or rediss+cluster:// with TLS"
         )
     policy = info.get("maxmemory_policy")
     if policy not in (None, "noeviction"):
@@ -81,25 +84,31 @@ def parse_info(reply: bytes) -> Info:
 class ServerWatch:
     """Looks at the server at the start and then every few seconds; `unfit` is why it must not be used now, or empty."""
 
-    def __init__(self, ask: Callable[[], Awaitable[bytes]], counters: Counter[str]) -> None:
-        """`ask` gives the reply of INFO."""
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[Sequence[bytes]]],
+        counters: Counter[str],
+        kind: RedisKind = RedisKind.SERVER,
+    ) -> None:
+        """`ask` gives the reply of INFO of each server that takes writes; `kind` is that of their URL."""
         self.unfit = ""
         self._ask = ask
+        self._kind = kind
         self._blind = False
         self._counters = counters
 
     async def check(self) -> None:
         """Look now; raises what `check_server` does."""
         try:
-            info = parse_info(await self._ask())
+            infos = [parse_info(one) for one in await self._ask()]
         except StoreRefusedError as error:
             self._blind = True  # and is refused each time
             _log.warning("store_unchecked", reason=str(error), needed="Redis 6.0 or newer, maxmemory-policy noeviction")
             return
-        if "maxmemory_policy" not in info:
+        if not all("maxmemory_policy" in info for info in infos):
             _log.warning("eviction_policy_unknown", reason="INFO does not tell it; it must be noeviction")
         try:
-            check_server(info)
+            self._check_all(infos)
         except UnavailableError as error:
             self.unfit = str(error)
             raise
@@ -110,15 +119,19 @@ class ServerWatch:
         while not self._blind:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                info = parse_info(await self._ask())
+                infos = [parse_info(one) for one in await self._ask()]
             except UnavailableError:
                 continue  # nobody can say; that it is away is noticed elsewhere
             try:
-                check_server(info)
+                self._check_all(infos)
             except (ConfigurationError, StoreUnavailableError) as error:
                 self._is(str(error))
             else:
                 self._is("")
+
+    def _check_all(self, infos: Sequence[Info]) -> None:
+        for info in infos:
+            check_server(info, self._kind)
 
     def _is(self, unfit: str) -> None:
         before, self.unfit = self.unfit, unfit

@@ -14,11 +14,12 @@ from typing import Any, Final
 from redis.exceptions import ResponseError
 
 from app.core.errors import DamagedEventsError, StoreRefusedError, StoreUnavailableError
-from app.core.redis_address import NO_TERMS, RedisTerms
+from app.core.redis_address import NO_TERMS, RedisTerms, parse_redis_url
 from app.runtime.telemetry import Fill
-from app.store.redis.driver.combiner import Argument, Combiner, CombinerOptions, Script
+from app.store.redis.driver.lane import Argument, CombinerOptions, Script
 from app.store.redis.driver.scripts import EVENT_SCRIPTS
-from app.store.redis.driver.server import check_server, connector, parse_info
+from app.store.redis.driver.server import check_server, parse_info
+from app.store.redis.driver.store_calls import open_calls
 
 
 class EventCalls:
@@ -34,7 +35,8 @@ class EventCalls:
     ) -> None:
         self._budget = budget
         self._options: Final = CombinerOptions(wait_replicas=terms.wait_replicas)
-        self._redis = Combiner(connector(url, terms), scripts, counters=counters, options=self._options)
+        self._redis = open_calls(url, scripts, counters=counters, options=self._options, terms=terms)
+        self._kind = parse_redis_url(url).kind
         self._closed = False
 
     async def start(self) -> None:
@@ -46,7 +48,9 @@ class EventCalls:
         except TimeoutError:
             reason = self._redis.last_error or f"no answer within {self._options.answer_seconds:g} s"
             raise StoreUnavailableError(f"the Redis of the event log cannot be used now: {reason}") from None
-        check_server(parse_info(await self.call("INFO")))
+        with self._usable():
+            for info in await self._redis.everywhere(("INFO",), self._budget):
+                check_server(parse_info(info), self._kind)
 
     async def close(self) -> None:
         """Let go of the connections."""

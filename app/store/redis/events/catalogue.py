@@ -8,7 +8,7 @@ from typing import NamedTuple
 from app.core.events import keys
 from app.core.events.event import Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState, unpack_files
-from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.lane import Argument
 from app.store.redis.events.calls import EventCalls, parsing
 
 Colds = dict[int, tuple[list[int], list[ColdFile]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -15,7 +16,7 @@ from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.events import keys
 from app.core.events.event import Database, Position
 from app.core.redis_address import NO_TERMS, RedisTerms
-from app.store.redis.guards import primary_url
+from app.store.redis.guards import find_servers
 
 REPLY_SECONDS: Final = 3.0
 
@@ -42,32 +43,44 @@ def inspect_events(
 ) -> EventFacts:
     """Look at the log; StoreUnavailableError when nobody answers. `wall` is seconds since 1970."""
     try:
-        server, _ = primary_url(url, terms)
-        client = Redis.from_url(
-            server,
-            protocol=2,
-            driver_info=None,
-            socket_timeout=REPLY_SECONDS,
-            socket_connect_timeout=REPLY_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-        )
+        servers = find_servers(url, terms)
+        clients = {one: _client(one) for one in servers.urls}
     except ValueError as error:
         raise ConfigurationError(f"HOMING_EVENTS_URL: {error}") from None
-    with client:
+    with ExitStack() as stack:
+        for one in clients.values():
+            stack.enter_context(one)
         try:
-            return _look(client, databases, role, wall)
+            return _look(lambda key: clients[servers.of(key)], list(clients.values()), databases, role, wall)
         except (RedisError, OSError, ValueError) as error:
             raise StoreUnavailableError(f"the Redis of HOMING_EVENTS_URL: {error}") from None
 
 
-def _look(client: Redis, databases: Sequence[Database], role: str, wall: Callable[[], float]) -> EventFacts:
-    seconds, microseconds = client.time()
-    clock_off = seconds + microseconds / 1e6 - wall()
-    holder = cast("bytes | None", client.get(keys.role(role)))
+def _client(server: str) -> Redis:
+    return Redis.from_url(
+        server,
+        protocol=2,
+        driver_info=None,
+        socket_timeout=REPLY_SECONDS,
+        socket_connect_timeout=REPLY_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+def _look(
+    server_of: Callable[[str], Redis],
+    servers: Sequence[Redis],
+    databases: Sequence[Database],
+    role: str,
+    wall: Callable[[], float],
+) -> EventFacts:
+    clock_off = max((_clock_off(one, wall) for one in servers), key=abs)
+    holder = cast("bytes | None", server_of(keys.role(role)).get(keys.role(role)))
     size, latest, oldest = 0, 0, dict[str, Position]()
     for database in databases:
         for shard in database.all_shards():
-            for cut in cast("dict[bytes, bytes]", client.hgetall(keys.cuts(shard))).values():
+            cuts = cast("dict[bytes, bytes]", server_of(keys.cuts(shard)).hgetall(keys.cuts(shard)))
+            for cut in cuts.values():
                 first, last, count, held = (int(part) for part in cut.split())
                 size, latest = size + held, max(latest, last)
                 if count:
@@ -78,13 +91,19 @@ def _look(client: Redis, databases: Sequence[Database], role: str, wall: Callabl
         latest=latest,
         oldest=oldest,
         clock_off=clock_off,
-        maxmemory=_maxmemory(client),
+        maxmemory=_maxmemory(servers),
     )
 
 
-def _maxmemory(client: Redis) -> int | None:
+def _clock_off(client: Redis, wall: Callable[[], float]) -> float:
+    seconds, microseconds = client.time()
+    return seconds + microseconds / 1e6 - wall()
+
+
+def _maxmemory(servers: Sequence[Redis]) -> int | None:
+    """Return that of all servers together; none has a limit where one of them has none."""
     try:
-        said = client.info("memory")
+        each = [int(one.info("memory").get("maxmemory", 0)) for one in servers]
     except RedisError:
         return None
-    return int(said.get("maxmemory", 0))
+    return sum(each) if all(each) else 0

@@ -34,7 +34,7 @@ from app.core.events.values import Bound, no_room
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.core.topics import matches
 from app.runtime.telemetry import BurstLog, Fill
-from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.scripts import APPEND_EVENTS, COOL_EVENTS, DISOWN_EVENTS, DROP_EVENTS, ROTATE_EVENTS
 from app.store.redis.events.calls import EventCalls
 from app.store.redis.events.catalogue import GenerationCatalogue, int_of

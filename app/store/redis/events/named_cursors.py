@@ -9,7 +9,7 @@ from typing import Any, Final
 from app.core.errors import StoreUnavailableError
 from app.core.events import keys
 from app.core.events.named_cursors import KEPT, MOST_OF_OWNER, no_room
-from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.scripts import COMMIT_CURSOR
 from app.store.redis.events.calls import EventCalls
 

@@ -13,7 +13,7 @@ from app.core.events.marks import MarkFilter
 from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Picked, Reading, Slice
 from app.runtime.telemetry import BurstLog
 from app.store.events import ArchivedError
-from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.scripts import PICK_EVENTS
 from app.store.redis.events.calls import EventCalls
 from app.store.redis.events.catalogue import int_of, numbers_of

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from app.core.errors import StoreUnavailableError
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver import server
-from app.store.redis.driver.combiner import CombinerOptions
+from app.store.redis.driver.lane import CombinerOptions
 from tests.services import RedisProcess
 from tests.stores import redis_store
 from tests.waiting import eventually

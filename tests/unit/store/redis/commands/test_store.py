@@ -22,7 +22,7 @@ from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.profiles.correlation import Correlation
 from app.store.commands import Query, Registered
 from app.store.redis.commands.store import RedisStateStore
-from app.store.redis.driver.combiner import CombinerOptions
+from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.server import check_server
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.services import RedisProcess
@@ -86,7 +86,10 @@ async def test_F30_a_server_that_evicts_is_refused(redis_server: RedisProcess, c
     [
         ({"redis_version": "5.0.14"}, "Redis 5.0.14; needed is 6.0"),
         ({}, "needed is 6.0"),
-        ({"redis_version": "7.2.4", "redis_mode": "cluster"}, "Redis Cluster; allowed is a single primary"),
+        (
+            {"redis_version": "7.2.4", "redis_mode": "cluster"},
+            "Redis Cluster, whose URL is redis\\+cluster://host:port",
+        ),
     ],
 )
 def test_servers_that_cannot_be_used_are_named(info: dict[str, str], sentence: str) -> None:

@@ -14,7 +14,8 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from app.core.errors import StoreRefusedError, StoreUnavailableError
-from app.store.redis.driver.combiner import AWAY_BUDGET_SECONDS, Combiner, CombinerOptions, Script
+from app.store.redis.driver.combiner import AWAY_BUDGET_SECONDS, Combiner
+from app.store.redis.driver.lane import CombinerOptions, Script
 from app.store.redis.driver.server import connector
 from tests.services import RedisProcess
 from tests.unit.store.redis.proxy import Proxy
@@ -160,12 +161,12 @@ async def test_F32_a_frozen_redis_is_known_to_be_away_before_its_connection_is_g
             first = asyncio.create_task(echo(combiner, "first"))
             await eventually(lambda: lane.asked_at)
             asked_at = lane.asked_at or 0.0
-            assert combiner._within(2.0, asked_at + 0.9) == 2.0
-            assert combiner._within(2.0, asked_at + 1.1) == AWAY_BUDGET_SECONDS
+            assert combiner.within(2.0, asked_at + 0.9) == 2.0
+            assert combiner.within(2.0, asked_at + 1.1) == AWAY_BUDGET_SECONDS
             assert combiner.connected
         assert await first == "first"
         await eventually(lambda: lane.asked_at is None)
-        assert combiner._within(2.0, asked_at + 1.1) == 2.0
+        assert combiner.within(2.0, asked_at + 1.1) == 2.0
 
 
 async def test_the_queue_is_bounded_and_the_patient_wait_for_room(redis_server: RedisProcess) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.store.redis.driver.combiner import Combiner, CombinerOptions
+from app.store.redis.driver.combiner import Combiner
+from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.pulse import answers
 from app.store.redis.driver.server import connector
 from tests.services import RedisProcess
@@ -55,7 +56,7 @@ async def test_F32_who_waits_for_a_frozen_redis_is_told_and_who_comes_then_too(r
             assert not patient.done()
         assert await patient == b"PONG"
         assert await combiner.call(("PING",), BUDGET) == b"PONG"
-        await eventually(lambda: combiner._within(BUDGET, asyncio.get_running_loop().time()) == BUDGET)
+        await eventually(lambda: combiner.within(BUDGET, asyncio.get_running_loop().time()) == BUDGET)
 
 
 async def test_F32_a_slow_way_is_no_silence(redis_server: RedisProcess) -> None:

@@ -1,0 +1,152 @@
+"""A Redis Cluster of this machine: three primaries, and replicas where a test needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from homing_rig.ports import lasting_port
+from tests.services import NODE_PASSWORD, NODE_USER, RedisProcess, wait_until
+from tests.waiting import PATIENCE
+
+PRIMARIES: Final = 3
+SLOTS: Final = 16_384
+NODE_TIMEOUT_MS: Final = 1500
+AT_ONCE: Final = 10
+
+
+class MemberProcess(RedisProcess):
+    """A member of a Redis Cluster."""
+
+    def __init__(self, *extra_arguments: str) -> None:
+        self.bus_port = lasting_port()
+        super().__init__(
+            *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
+            *("--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-allow-replica-migration", "no"),
+            *("--repl-diskless-sync-delay", "0", *extra_arguments),
+        )
+
+    def ask(self, *command: str | int) -> Any:  # noqa: ANN401 - what Redis replies
+        """The reply of a command."""
+        with Redis(port=self.port, socket_timeout=PATIENCE, decode_responses=True) as client:
+            connection = client.connection_pool.get_connection()
+            try:
+                connection.send_command(*command)
+                return connection.read_response()
+            finally:
+                client.connection_pool.release(connection)
+
+    def state(self) -> dict[str, str]:
+        """The lines of CLUSTER INFO; empty when it does not answer."""
+        with suppress(RedisError, OSError):
+            return dict(line.split(":", 1) for line in self.ask("CLUSTER", "INFO").splitlines() if ":" in line)
+        return {}
+
+    def is_primary(self) -> bool:
+        """True if it takes writes, as it sees itself."""
+        with suppress(RedisError, OSError):
+            return bool(self.ask("ROLE")[0] == "master")
+        return False
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """All methods block."""
+
+    members: Sequence[MemberProcess]
+    """The primaries first, then a replica of each, in the same order."""
+
+    @property
+    def url(self) -> str:
+        """As for HOMING_STORE_URL, with the rights of a node."""
+        return self._url(f"{NODE_USER}:{NODE_PASSWORD}@")
+
+    @property
+    def admin_url(self) -> str:
+        """The URL of a user with all rights."""
+        return self._url("")
+
+    @property
+    def primaries(self) -> Sequence[MemberProcess]:
+        """The members that take writes."""
+        return [one for one in self.members if one.is_primary()]
+
+    def owner(self, slot: int) -> MemberProcess:
+        """The member that serves a slot."""
+        for first, last, primary, *_ in self.primaries[0].ask("CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return next(one for one in self.members if one.port == primary[1])
+        raise LookupError(slot)
+
+    def begin_move(self, slot: int, to: MemberProcess) -> MemberProcess:
+        """Open the slot at both members; the one that it leaves."""
+        source = self.owner(slot)
+        to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.ask("CLUSTER", "MYID"))
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ask("CLUSTER", "MYID"))
+        return source
+
+    def move_keys(self, slot: int, source: MemberProcess, to: MemberProcess, most: int = 100_000) -> int:
+        """Move so many keys of the slot at most; how many these were."""
+        moved = 0
+        while moved < most and (names := source.ask("CLUSTER", "GETKEYSINSLOT", slot, min(AT_ONCE, most - moved))):
+            source.ask("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *names)
+            moved += len(names)
+        return moved
+
+    def end_move(self, slot: int, source: MemberProcess, to: MemberProcess) -> None:
+        """Let the slot be at its new member."""
+        name = to.ask("CLUSTER", "MYID")
+        for one in (to, source, *(one for one in self.primaries if one not in (to, source))):
+            one.ask("CLUSTER", "SETSLOT", slot, "NODE", name)
+
+    def move(self, slot: int, to: MemberProcess) -> int:
+        """Move a slot with all its keys; how many these were."""
+        source = self.begin_move(slot, to)
+        moved = self.move_keys(slot, source, to)
+        self.end_move(slot, source, to)
+        return moved
+
+    def empty(self) -> None:
+        """Delete all keys."""
+        for one in self.primaries:
+            one.forget_everything()
+
+    def whole(self) -> bool:
+        """True if all members that answer agree that each slot is served, and all replicas are in step."""
+        living = [one for one in self.members if one.state()]
+        return all(one.state().get("cluster_state") == "ok" for one in living) and all(
+            one.is_primary() or one.ask("ROLE")[3] == "connected" for one in living
+        )
+
+    def _url(self, login: str) -> str:
+        places = ",".join(f"127.0.0.1:{one.port}" for one in self.members)
+        return f"redis+cluster://{login}{places}"
+
+
+@contextmanager
+def sharded(*, replicas: bool = False) -> Iterator[Sharded]:
+    """A cluster whose slots are all served, with a replica for each primary or none."""
+    with ExitStack() as stack:
+        members = [stack.enter_context(MemberProcess()) for _ in range(PRIMARIES * (2 if replicas else 1))]
+        found = Sharded(members)
+        first = members[0]
+        for number, one in enumerate(members):
+            one.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            if number < PRIMARIES:
+                begin, end = (SLOTS * place // PRIMARIES for place in (number, number + 1))
+                one.ask("CLUSTER", "ADDSLOTSRANGE", begin, end - 1)
+            if one is not first:
+                one.ask("CLUSTER", "MEET", "127.0.0.1", first.port, first.bus_port)
+        known = str(len(members))
+        assert wait_until(
+            lambda: all(one.state().get("cluster_known_nodes") == known for one in members), PATIENCE, interval=0.05
+        )
+        for replica, primary in zip(members[PRIMARIES:], members, strict=False):
+            replica.ask("CLUSTER", "REPLICATE", primary.ask("CLUSTER", "MYID"))
+        assert wait_until(found.whole, PATIENCE, interval=0.05), "the members never found each other"
+        yield found
