@@ -98,6 +98,7 @@ class Node:
         self._state = NodeState.STARTING
         self._begun = False
         self._closed = False
+        self._ready = asyncio.Event()
         self._log = structlog.get_logger()
         speak_as(self._ids)
 
@@ -150,6 +151,10 @@ class Node:
         except UnavailableError as error:
             self._log.warning("node_waits", reason=str(error))
         self._services.supervise("life", self._live(session))
+
+    async def been_ready(self) -> None:
+        """Return when the node has been ready for the first time."""
+        await self._ready.wait()
 
     async def drain(self, delay: timedelta) -> None:
         """Say that this node is about to stop, go on serving until everybody knows, then take no new commands."""
@@ -260,6 +265,7 @@ class Node:
         if self._state is NodeState.STARTING:
             self._state = NodeState.READY
             self._log.info("node_ready")
+            self._ready.set()
             self._parts.canary.look()  # its round may be half a second away
         await self._parts.left.repeat()
 

@@ -63,6 +63,7 @@ IN_THE_DATABASE: Final = {
     "audit": VerbEntry("audit:application", "Read the audit log and check it for tampering."),
 }
 RUNNING: Final = {
+    "up": VerbEntry("up:up", "Run a node, its broker and its store from one folder."),
     "serve": VerbEntry("serve:serve", "Run a node."),
     "doctor": VerbEntry("doctor:doctor", "Check the configured broker, store and access directory, and suggest fixes."),
     "status": VerbEntry("cluster:status", "Show whether the node is running and can serve."),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.output import Stop
 from app.runtime.exits import Exit
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 _Workers = Annotated[int, typer.Option(min=1, max=256, help="The number of processes; each is a node of its own.")]
 _Host = Annotated[str | None, typer.Option(help="The address to listen on, in place of HOMING_API_HOST.")]
@@ -51,7 +55,6 @@ def serve(
     settings = load_settings(**overrides)
     configure_logging(settings.log.level, settings.log.format)
 
-    from app.core.errors import HomingError
     from app.runtime.sockets import listen
     from app.server.sockets import listen_for_operations, refuse_strangers
 
@@ -75,10 +78,28 @@ def serve(
         probed = [one for n in range(workers) if (one := listen_for_operations(settings, n)) is not None]
         code = run_workers(workers, settings, listeners[0], own, probed)
         raise Stop("", Exit(code))
+    serve_node(settings, *listeners, operations=operations, until_parent_ends=bool(listen_fd))
+
+
+def serve_node(
+    settings: Settings,
+    *listeners: socket.socket,
+    operations: socket.socket | None,
+    until_parent_ends: bool = False,
+    when_ready: Callable[[], None] | None = None,
+) -> None:
+    """Run the node of this process; Stop with a sentence when it fails."""
+    from app.core.errors import HomingError
     from app.server.run import run_node
 
     try:
-        run_node(settings, *listeners, operations=operations, until_parent_ends=bool(listen_fd))
+        run_node(
+            settings,
+            *listeners,
+            operations=operations,
+            until_parent_ends=until_parent_ends,
+            when_ready=when_ready,
+        )
     except HomingError:
         raise
     except Exception as error:

@@ -36,6 +36,8 @@ from app.settings import AccessSettings, Settings
 OTHER_FILES: Final = 64
 """What a node opens besides its callers' connections: store, broker, sessions of dead nodes, logs."""
 GC_THRESHOLDS: Final = (20_000, 50, 50)
+READY_SECONDS: Final = 0.05
+"""How often a starting node is looked at by who wants to tell that it is ready."""
 GRACE_SECONDS: Final = 10
 """How long open requests may take to end when the node stops."""
 
@@ -168,6 +170,7 @@ class NodeServer:
         homing = Homing(
             settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.limiter.fill}
         )
+        self._node: Final = homing.node
         loopback = all(is_loopback(listener.getsockname()[0]) for listener in listeners)
         hosts = Hosts(
             settings.api.allowed_hosts, loopback=loopback, direct=not (settings.access.open or settings.access.url)
@@ -193,6 +196,12 @@ class NodeServer:
         """Begin to stop; `serve` returns when done."""
         self.uvicorn.should_exit = True
 
+    async def been_ready(self) -> None:
+        """Return when the node is ready with all that it depends on."""
+        await self._node.been_ready()
+        while not (await self._node.health()).ready:  # noqa: ASYNC110 - what a node depends on has no event
+            await asyncio.sleep(READY_SECONDS)
+
     def parent_ended(self) -> None:
         """Stop, because standard input ended."""
         asyncio.get_running_loop().remove_reader(0)
@@ -214,10 +223,12 @@ def run_node(
     *listeners: socket.socket,
     operations: socket.socket | None = None,
     until_parent_ends: bool = False,
+    when_ready: Callable[[], None] | None = None,
 ) -> None:
     """Serve on these sockets in this process until SIGTERM or SIGINT; raises the error that ended it otherwise.
 
-    With `until_parent_ends`, standard input is a pipe from the parent, and its end is a reason to stop.
+    With `until_parent_ends`, standard input is a pipe from the parent, and its end is a reason to stop. `when_ready` is
+    called once, when the node is ready for the first time.
     """
     bridge_logging()
     server = NodeServer(settings, *listeners, operations=operations)
@@ -231,10 +242,20 @@ def run_node(
     async def serve() -> None:
         if until_parent_ends:
             asyncio.get_running_loop().add_reader(0, server.parent_ended)
-        await server.serve()
+        telling = None if when_ready is None else asyncio.create_task(_tell(server, when_ready), name="tell")
+        try:
+            await server.serve()
+        finally:
+            if telling is not None:
+                telling.cancel()
 
     with asyncio.Runner(loop_factory=server.uvicorn.config.get_loop_factory()) as runner:
         runner.run(serve())
+
+
+async def _tell(server: NodeServer, when_ready: Callable[[], None]) -> None:
+    await server.been_ready()
+    when_ready()
 
 
 class _ToStructlog(logging.Handler):

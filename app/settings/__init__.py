@@ -70,7 +70,7 @@ _REDIS = ", ".join(f"{one}://" for one in REDIS_SCHEMES)
 
 
 _OTHERS = re.compile(
-    r"HOMING_(KEY|URL|CONTEXT)|HOMING_TEST_\w+|HOMING_IMAGE(_\w+)?|HOMING_PORT(_\d)?|HOMING_(NODE|FLEET)_PASSWORD"
+    r"HOMING_(KEY|URL|CONTEXT|DATA)|HOMING_TEST_\w+|HOMING_IMAGE(_\w+)?|HOMING_PORT(_\d)?|HOMING_(NODE|FLEET)_PASSWORD"
     r"|HOMING_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)",
     re.ASCII,
 )
@@ -373,11 +373,11 @@ def check_names(names: Iterable[str]) -> None:
             raise ConfigurationError(f"{name[:64]} is no setting; {hint}")
 
 
-def load_settings(**overrides: Any) -> Settings:
-    """Read the settings; ConfigurationError names the variable and what is allowed."""
+def load_settings(kind: type[Settings] = Settings, /, **overrides: Any) -> Settings:
+    """Read the settings; ConfigurationError names the variable and what is allowed. `kind` may know more sources."""
     check_names(os.environ)
     try:
-        return Settings(**overrides)
+        return kind(**overrides)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         said = first["msg"].removeprefix("Value error, ")

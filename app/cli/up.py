@@ -1,0 +1,138 @@
+"""`homing up`: a node, its broker, its store and its access directory from one folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.output import Stop, err, out, plain, tell
+from app.cli.serve import serve_node
+from app.runtime.exits import Exit
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+    from app.store.data_folder import DataFolder
+
+FOLDER: Final = Path("homing-data")
+
+_Data = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        envvar="HOMING_DATA",
+        help="The folder for everything that the node keeps. It is made if missing.",
+    ),
+]
+_Mqtt = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="The address of the MQTT broker. By default, 127.0.0.1:1883."),
+]
+_Api = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="The address of the API. By default, 127.0.0.1:8080.")
+]
+_Profile = Annotated[
+    str | None, typer.Option(help="The device profile of commands that name none. By default, homing.")
+]
+_Open = Annotated[bool, typer.Option("--open", help="Ask nobody for a key; then only this machine can connect.")]
+
+
+def up(
+    *, data: _Data = FOLDER, mqtt: _Mqtt = None, api: _Api = None, profile: _Profile = None, open_: _Open = False
+) -> None:
+    """Run everything in one process: a node, an MQTT broker, the store, and the directory of who may do what.
+
+    The first start makes the folder and the key of an administrator, and prints that key once. Settings of the
+    environment and of .env count before those that the folder implies. SIGTERM and SIGINT stop it in an orderly way.
+    Exit code: 0 stopped, 1 failed, 2 wrong settings, or the folder cannot be used.
+    """
+    from app.runtime.sockets import listen
+    from app.runtime.telemetry import configure_logging
+    from app.server.sockets import listen_for_operations, refuse_strangers, url_of
+    from app.settings.one_folder import settings_of_folder
+    from app.store.data_folder import DataFolder
+
+    overrides = _overrides(mqtt, api, profile)
+    path = data.absolute()
+    settings_of_folder(path, authenticate=not open_, **overrides)  # what is wrong with them is said before all else
+    folder = DataFolder(path)
+    try:
+        first_key = _keep_secrets(folder, authenticate=not open_)
+        settings = settings_of_folder(path, authenticate=not open_, **overrides)
+        configure_logging(settings.log.level, settings.log.format)
+        listener = listen(settings.api.host, settings.api.port)
+        refuse_strangers(settings, listener)
+        operations = listen_for_operations(settings)
+        _tell_key(folder, settings, first_key)
+        said = "\n".join(map(plain, next_steps(settings, url_of(listener), path)))
+        serve_node(settings, listener, operations=operations, when_ready=lambda: out.line(said))
+    finally:
+        folder.release()
+
+
+def _overrides(mqtt: str | None, api: str | None, profile: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {} if profile is None else {"profile": profile}
+    if mqtt is not None:
+        host, port = _address("--mqtt", mqtt, 1883)
+        found["broker"] = {"url": f"mqtt://[{host}]:{port}" if ":" in host else f"mqtt://{host}:{port}"}
+    if api is not None:
+        host, port = _address("--api", api, 8080)
+        found["api"] = {"host": host, "port": port}
+    return found
+
+
+def _address(option: str, text: str, port: int) -> tuple[str, int]:
+    """Host and port; Stop when the text has no such form."""
+    from app.core.addresses import split_address
+
+    try:
+        parts = split_address(f"//{text}")
+        found = parts.port
+    except ValueError:
+        parts, found = None, None
+    if parts is None or not parts.hostname or parts.netloc != text or "@" in text:
+        raise Stop(f"{option}: {text[:64]!a} is no address; allowed: HOST:PORT, such as 127.0.0.1:{port}", Exit.USAGE)
+    return parts.hostname, port if found is None else found
+
+
+def _keep_secrets(folder: DataFolder, *, authenticate: bool) -> str | None:
+    """Make the keys that the folder has from its beginning; the administrator's key if it was made now."""
+    from app.core.access.keys import make_key
+    from app.runtime.system import new_secret, random_bytes
+    from app.settings.one_folder import ADMIN_KEY, DIRECTORY, WEBHOOKS_KEY
+
+    folder.keep(WEBHOOKS_KEY, new_secret())
+    if not authenticate or (folder.path / DIRECTORY).exists():
+        return None  # somebody administers it already, or nobody has to
+    key = make_key(random_bytes).text
+    return key if folder.keep(ADMIN_KEY, key) else None
+
+
+def _tell_key(folder: DataFolder, settings: Settings, key: str | None) -> None:
+    from app.settings.one_folder import ADMIN_KEY
+
+    if key is None or settings.access.bootstrap_key_file != folder.path / ADMIN_KEY:
+        return
+    tell(err, f"The key of the administrator, shown once and kept in {folder.path / ADMIN_KEY}:")
+    tell(out, key)
+
+
+def next_steps(settings: Settings, url: str, folder: Path) -> list[str]:
+    """The lines that say how to go on."""
+    from app.core.addresses import split_address
+    from app.settings.one_folder import ADMIN_KEY
+
+    broker = split_address(settings.mqtt.url)
+    where = f"-h {broker.hostname} -p {broker.port or 1883}"
+    key = f" HOMING_KEY=$(cat {shlex.quote(str(folder / ADMIN_KEY))})" if settings.access.bootstrap_key_file else ""
+    return [
+        f"Homing is up: {settings.mqtt.url} and {url}, data in {folder}",
+        f"Console   {url}/console/",
+        f"Shell     export HOMING_URL={url}{key}",
+        "Command   homing send DEVICE METHOD",
+        f"Message   mosquitto_pub {where} -t homing/DEVICE/event -m '{{\"n\": 1}}'",
+        "Ctrl-C ends it.",
+    ]

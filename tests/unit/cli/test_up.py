@@ -1,0 +1,62 @@
+"""Wrong input to `homing up` is refused before a node is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.up import next_steps
+from app.settings.one_folder import settings_of_folder
+from tests.unit.cli.conftest import Homing
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "said"),
+    [
+        (
+            ["--mqtt", "nonsense:x"],
+            {},
+            "--mqtt: 'nonsense:x' is no address; allowed: HOST:PORT, such as 127.0.0.1:1883",
+        ),
+        (["--mqtt", ""], {}, "--mqtt: '' is no address"),
+        (["--mqtt", "u:p@127.0.0.1:1"], {}, "--mqtt: 'u:p@127.0.0.1:1' is no address"),
+        (["--api", "http://x"], {}, "--api: 'http://x' is no address; allowed: HOST:PORT, such as 127.0.0.1:8080"),
+        (["--mqtt", "127.0.0.1:0"], {}, "HOMING_BROKER_URL: names no address to listen on"),
+        (["--open", "--api", f"{EVERYWHERE}:0"], {}, "0.0.0.0 can be reached from outside, and this node does not"),
+        (["--open"], {"HOMING_ACCESS_URL": "sqlite:////a"}, "--open asks nobody for a key, and HOMING_ACCESS_URL does"),
+        ([], {"HOMING_STORE_URL": "redis://127.0.0.1"}, "HOMING_STORE_URL is the store of a cluster, and homing up"),
+        ([], {"HOMING_MQTT_URL": "mqtt://x.example"}, "HOMING_MQTT_URL names another broker than the one of homing up"),
+        ([], {"HOMING_STROE_URL": "x"}, "HOMING_STROE_URL is no setting; did you mean HOMING_STORE_URL?"),
+    ],
+)
+def test_contradictions_and_slips_get_a_sentence(
+    homing: Homing, monkeypatch: pytest.MonkeyPatch, words: list[str], env: dict[str, str], said: str
+) -> None:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = homing("up", *words)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith(f"homing: {said}")
+
+
+def test_a_folder_of_somebody_else_is_left_alone(homing: Homing, tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("dear")
+    code, out, err = homing("up", "--data", "letters")
+    assert (code, out) == (2, "")
+    assert err == f"homing: {tmp_path}/letters is not empty, and not a folder of homing up; name a new or empty one\n"
+    assert [one.name for one in (tmp_path / "letters").iterdir()] == ["dear.txt"]
+
+
+def test_the_next_steps_name_the_key_if_there_is_one(tmp_path: Path) -> None:
+    folder = tmp_path / "my data"
+    url = "http://127.0.0.1:8080"
+    without = next_steps(settings_of_folder(folder, authenticate=False, _env_file=None), url, folder)
+    assert f"Shell     export HOMING_URL={url}" in without
+    (folder / "secrets").mkdir(parents=True)
+    (folder / "secrets" / "admin.key").write_text("x")
+    lines = next_steps(settings_of_folder(folder, authenticate=True, _env_file=None), url, folder)
+    assert f"Shell     export HOMING_URL={url} HOMING_KEY=$(cat '{folder}/secrets/admin.key')" in lines
