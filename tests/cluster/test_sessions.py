@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from app.core.topics import share
 from app.runtime.system import SystemClock
-from homing_simulator.embedded import EmbeddedBroker
+from tests.broker import running_broker
 from tests.cluster.harness import NodeProcess
 from tests.cluster.outside import (
     ROUND,
@@ -221,9 +221,12 @@ def _metric(node: NodeProcess, name: str) -> float:
     )
 
 
-async def test_a_broker_that_knows_no_shared_subscriptions_is_named(redis_server: RedisProcess) -> None:
+async def test_a_broker_that_knows_no_shared_subscriptions_is_named(
+    redis_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes the filter for a topic of that name, says SUBACK, and never delivers anything."""
-    async with EmbeddedBroker() as broker:
+    monkeypatch.setattr("app.core.broker.subscriptions.SHARED", "no such thing")
+    async with running_broker() as broker:
         settings = {"HOMING_MQTT_URL": broker.url, "HOMING_MQTT_VERSION": "3.1.1"}
         anywhere = WatchedBroker()
         with begun(NodeProcess("n1", redis_server, anywhere, module="app.cli", **settings)) as node:

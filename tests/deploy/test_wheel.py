@@ -23,7 +23,6 @@ PRIVATE = {"aiosqlite", "paho-mqtt", "uvicorn"}
 """Libraries of which Homing uses parts that are not public: any release may change those."""
 LEFT_OUT = (
     "alembic",
-    "amqtt",
     "duckdb",
     "homing-rig",
     "homing-simulator",

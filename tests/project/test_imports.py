@@ -129,7 +129,6 @@ DRIVERS = {
     "aiosqlite": SQL,
     "alembic": SQL,
     "aiohttp": (*CLI, "app/access/login/jwks.py", "app/outbound/sender.py", "tools/*"),
-    "amqtt": ("tools/simulator/homing_simulator/embedded.py",),
     "cryptography": ("app/api/cursors.py",),
     "cbor2": ("app/profiles/codecs.py",),
     "google.protobuf": ("app/profiles/protobufs.py",),

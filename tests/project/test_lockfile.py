@@ -10,7 +10,7 @@ requires = ["hatchling"]
 [project]
 requires-python = ">=3.11"
 dependencies = ["redis>=8.1"]
-optional-dependencies = {demo = ["amqtt"]}
+optional-dependencies = {demo = ["rocksdict"]}
 [dependency-groups]
 dev = ["pytest"]
 """
@@ -20,7 +20,7 @@ redis[hiredis]==8.1.0 ; python_version < '4' \\
 {HASH} \\
 {HASH}
     # via homing (pyproject.toml)
-amqtt==0.12.1 \\
+rocksdict==0.12.1 \\
 {HASH}
 """
 DIGEST = dependency_digest(PYPROJECT)
@@ -40,7 +40,7 @@ def test_stamping_twice_changes_nothing() -> None:
     ("before", "after"),
     [
         ("redis>=8.1", "redis>=8.2"),
-        ('"amqtt"', '"amqtt", "rich"'),
+        ('"rocksdict"', '"rocksdict", "rich"'),
         ('"pytest"', '"pytest>=9"'),
         (">=3.11", ">=3.12"),
         ('"hatchling"', '"hatchling>=1.27"'),
@@ -77,7 +77,7 @@ def test_a_lock_holds_exact_pins_and_hashes_only(line: str) -> None:
 
 def test_users_get_the_versions_that_were_tested() -> None:
     assert differences(LOCK, LOCK) == []
-    (other,) = differences(LOCK, LOCK.replace("amqtt==0.12.1", "amqtt==0.12.0"))
-    assert "amqtt 0.12.1" in other
-    (missing,) = differences(LOCK, LOCK.replace("amqtt==0.12.1", "other==1"))
+    (other,) = differences(LOCK, LOCK.replace("rocksdict==0.12.1", "rocksdict==0.12.0"))
+    assert "rocksdict 0.12.1" in other
+    (missing,) = differences(LOCK, LOCK.replace("rocksdict==0.12.1", "other==1"))
     assert "none" in missing

@@ -34,7 +34,7 @@ def test_the_version(homing: Homing) -> None:
 def test_help_costs_no_driver() -> None:
     code = (
         "import sys; sys.argv = ['homing', '--help']; from app.cli.root import run; run();"
-        "drivers = {'fastapi', 'paho', 'redis', 'amqtt', 'uvicorn', 'pydantic'};"
+        "drivers = {'fastapi', 'paho', 'redis', 'uvicorn', 'pydantic'};"
         "print(*sorted(drivers & set(sys.modules)), file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -116,12 +116,14 @@ def test_the_demo_is_not_led_astray_by_the_environment(monkeypatch: pytest.Monke
         "HOMING_STORE_URL": "redis://127.0.0.1:1",
         "HOMING_MQTT_URL": "mqtts://example.org",
         "HOMING_MQTT_USERNAME": "somebody",
+        "HOMING_BROKER_URL": "mqtt://127.0.0.1:1",
         "HOMING_PROFILE": "homing",
     }.items():
         monkeypatch.setenv(variable, value)
     settings = settings_for("mqtt://127.0.0.1:4711")
     assert settings.store.url == "memory://"
-    assert settings.mqtt == MqttSettings(url="mqtt://127.0.0.1:4711", version="3.1.1")
+    assert settings.mqtt == MqttSettings(url="mqtt://127.0.0.1:4711")
+    assert settings.broker.url == "mqtt://127.0.0.1:4711"
     assert settings.profile == "dji"
 
 

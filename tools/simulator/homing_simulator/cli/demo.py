@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -31,6 +34,7 @@ PROFILE: Final = "dji"
 FIRST_DEVICE: Final = "dock-1"
 NODE_ID: Final = "demo-node"
 TIMEOUT: Final = "10s"
+MQTT_PORT: Final = 1883
 READY_SECONDS: Final = 10.0
 LOG_INTERVAL: Final = "5s"
 """After so long a command is in the latency log for others to see."""
@@ -136,16 +140,11 @@ async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bo
     from app.server.run import NodeServer
     from app.server.sockets import url_of
     from homing_client import NO_RETRY, AsyncHoming
-    from homing_simulator.embedded import EmbeddedBroker
 
-    url = url_of(listener)
-    async with (
-        EmbeddedBroker() as broker,
-        _fleet(broker.url, devices),
-        AsyncHoming(url, retry=NO_RETRY) as homing,
-    ):
-        server = NodeServer(settings_for(broker.url, log_dir), listener)
-        serving = asyncio.create_task(server.serve())
+    url, broker = url_of(listener), _broker_url()
+    server = NodeServer(settings_for(broker, log_dir), listener)
+    serving = asyncio.create_task(server.serve())
+    async with _fleet(broker, devices), AsyncHoming(url, retry=NO_RETRY) as homing:
         working = asyncio.create_task(_show_round(homing, server, devices))
         try:
             await asyncio.wait((serving, working), return_when=asyncio.FIRST_COMPLETED)
@@ -154,9 +153,9 @@ async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bo
                 return False
             succeeded = working.result()
             if log_dir:
-                out.console.print(f"\nLog   {log_dir}", markup=False, soft_wrap=True)
+                out.console.print(f"\nLog       {log_dir}", markup=False, soft_wrap=True)
             if not once:
-                _explain(url)
+                _explain(url, broker)
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(serving)
         finally:
@@ -166,10 +165,25 @@ async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bo
     return succeeded
 
 
-def settings_for(mqtt_url: str, log_dir: str = "") -> Settings:
+def _broker_url() -> str:
+    """The URL of the broker to be, at the usual port if that is free."""
+    from app.core.errors import ConfigurationError
+    from app.runtime.sockets import listen
+
+    try:
+        taken = listen("127.0.0.1", MQTT_PORT)
+    except ConfigurationError:
+        taken = listen("127.0.0.1", 0)
+    with taken:
+        return f"mqtt://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def settings_for(broker_url: str, log_dir: str = "") -> Settings:
     """The settings of the demo's node: nothing of the environment that leads out of this process."""
     from app.core.durations import parse_duration
     from app.settings import (
+        BrokerSettings,
+        EventsSettings,
         LatencySettings,
         MqttSettings,
         NodeSettings,
@@ -182,7 +196,9 @@ def settings_for(mqtt_url: str, log_dir: str = "") -> Settings:
         profile=PROFILE,
         node=NodeSettings(id=NODE_ID),
         store=StoreSettings(),
-        mqtt=MqttSettings(url=mqtt_url, version="3.1.1"),
+        broker=BrokerSettings(url=broker_url),
+        mqtt=MqttSettings(url=broker_url),
+        events=EventsSettings(url="memory://"),
         profiles=ProfilesSettings(),
         latency=LatencySettings(log_dir=log_dir, log_interval=parse_duration(LOG_INTERVAL)),
     )
@@ -197,7 +213,7 @@ async def _fleet(mqtt_url: str, devices: int) -> AsyncIterator[None]:
         profile=PROFILE, devices=devices, first_device=FIRST_DEVICE, delay=parse_range("20ms..250ms")
     )
     ready = asyncio.Event()
-    running = asyncio.create_task(run_simulation(options, mqtt_url, version="3.1.1", ready=ready))
+    running = asyncio.create_task(run_simulation(options, mqtt_url, ready=ready))
     waiting = asyncio.create_task(ready.wait())
     try:
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED, timeout=READY_SECONDS)
@@ -277,11 +293,18 @@ def table_of(rows: list[Row]) -> Table:
     return table
 
 
-def _explain(url: str) -> None:
-    out.console.print(
-        f"\nConsole  {url}/console/\nAPI      {url}/v1/commands\nDocs     {url}/docs\n"
-        f"Try      curl -s {url}/v1/devices/{FIRST_DEVICE}/commands -H 'Content-Type: application/json' "
-        """-d '{"method": "cover_open"}'"""
-        "\nCtrl-C ends it.",
-        markup=False,
+def _explain(url: str, broker: str) -> None:
+    port = broker.rpartition(":")[2]
+    where = "" if url.endswith(":8080") else f" --url {url}"
+    program = "homing" if which("homing") else shlex.quote(sys.argv[0])
+    lines = (
+        ("Console", f"{url}/console/"),
+        ("Command", f"{program} send {FIRST_DEVICE} cover_open{where}"),
+        ("By HTTP", f"curl -s {url}/v1/devices/{FIRST_DEVICE}/commands --json '{{\"method\": \"cover_open\"}}'"),
+        ("Message", f"mosquitto_pub -p {port} -t thing/product/{FIRST_DEVICE}/events -m '{{\"n\": 1}}'"),
+        ("Events", f"{program} events read --from -10m{where}"),
+        ("Listen", f"mosquitto_sub -p {port} -v -t '#'"),
+        ("Docs", f"{url}/docs"),
     )
+    said = "\n".join(f"{name:<9} {line}" for name, line in lines)
+    out.console.print(f"\n{said}\nCtrl-C ends it.", markup=False, soft_wrap=True)
