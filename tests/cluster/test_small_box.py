@@ -8,6 +8,7 @@ from homing_rig.ports import lasting_port
 from tests.cluster.test_tutorial import environment, run
 from tests.pages import to_run
 from tests.services import find_binary
+from tests.waiting import PATIENCE
 
 __all__ = ["environment"]  # a fixture
 PAGE = "docs/operations/small-box.md"
@@ -29,7 +30,7 @@ def test_the_page_works_as_it_is_written(environment: dict[str, str], tmp_path: 
         "HOMING_BROKER_URL": f"mqtt://127.0.0.1:{broker}",
         "HOMING_MQTT_URL": f"mqtt://127.0.0.1:{broker}",
     }
-    first, second, third = run(script, environment | settings, tmp_path).split("---\n")
+    first, second, third = run(script, environment | settings, tmp_path, 6 * PATIENCE).split("---\n")
     assert "Homing is up" in first
     assert "admin" in first
     assert "blink on lamp-1: succeeded" in second

@@ -56,14 +56,14 @@ def demo(environment: dict[str, str]) -> Iterator[str]:
         process.communicate()
 
 
-def run(script: str, environment: dict[str, str], folder: Path) -> str:
+def run(script: str, environment: dict[str, str], folder: Path, seconds: float = 2 * PATIENCE) -> str:
     done = subprocess.run(
         ["bash", "-c", script],
         env=environment,
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=2 * PATIENCE,
+        timeout=seconds,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What a folder implies for `homing up`, and what contradicts it."""
+"""The settings that a folder implies for `homing up`, and those that contradict it."""
 
 from __future__ import annotations
 

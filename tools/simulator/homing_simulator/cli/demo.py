@@ -300,7 +300,7 @@ def _explain(url: str, broker: str) -> None:
     lines = (
         ("Console", f"{url}/console/"),
         ("Command", f"{program} send {FIRST_DEVICE} cover_open{where}"),
-        ("By HTTP", f"curl -s {url}/v1/devices/{FIRST_DEVICE}/commands --json '{{\"method\": \"cover_open\"}}'"),
+        ("By HTTP", f'curl -s {url}/v1/devices/{FIRST_DEVICE}/commands --json \'{{"method": "cover_open"}}\''),
         ("Message", f"mosquitto_pub -p {port} -t thing/product/{FIRST_DEVICE}/events -m '{{\"n\": 1}}'"),
         ("Events", f"{program} events read --from -10m{where}"),
         ("Listen", f"mosquitto_sub -p {port} -v -t '#'"),
