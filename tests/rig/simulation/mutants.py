@@ -63,7 +63,7 @@ def silence_ends_a_session() -> None:
             if self.ended.done():
                 raise ConnectionError("the connection has ended")
 
-    _class("homing_rig.simulation.mqtt.SimLink").quiet = quiet
+    _class("homing_rig.simulation.mqtt_link.SimLink").quiet = quiet
 
 
 def cancel_wins() -> None:

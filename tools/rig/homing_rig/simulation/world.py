@@ -26,7 +26,7 @@ from homing_rig.simulation.cluster import URL
 from homing_rig.simulation.coverage import Census
 from homing_rig.simulation.devices import SimDevice
 from homing_rig.simulation.loop import Lane, SimLoop
-from homing_rig.simulation.mqtt import KEEPALIVE
+from homing_rig.simulation.mqtt_link import KEEPALIVE
 from homing_rig.simulation.network import Link
 from homing_rig.simulation.node import SimClock, SimNode, Surroundings
 from homing_rig.simulation.plan import BEGIN, BROKER, Plan, Trouble, TroubleKind
