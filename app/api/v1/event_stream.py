@@ -21,7 +21,7 @@ from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
-from app.api.v1.events import (
+from app.api.v1.event_parameters import (
     AWAY,
     CURSOR_EXAMPLE,
     GONE,

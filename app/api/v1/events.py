@@ -7,132 +7,71 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
+from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from fastapi import Response as Reply
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems
-from app.api.cursors import ANY as ANY_CURSOR
-from app.api.dependencies import Asker, Events, Node, WhoAsks
+from app.api.dependencies import Asker, Events, WhoAsks
 from app.api.event_json import about, entry_of, event_json, events_json
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
-from app.api.parameters import check_names, query
+from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1 import event_models as event_schemas
 from app.api.v1.command_models import said as looks_like
+from app.api.v1.event_parameters import (
+    AWAY,
+    DATABASE,
+    DEFAULT_LIMIT,
+    GONE,
+    Begin,
+    DatabaseName,
+    End,
+    EventCursor,
+    EventLimit,
+    IdempotencyKey,
+    TopicFilter,
+    call_by,
+    name_of,
+    nothing_for,
+    start_of,
+    text_of,
+)
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.durations import format_duration
 from app.core.errors import EventNotFoundError, InvalidInputError
-from app.core.events.batches import CallId, call_of
 from app.core.events.cursors import Scope
 from app.core.events.event import (
     END,
     MAX_TOPIC_BYTES,
-    Entry,
     Event,
     Position,
     Shard,
     validate_database,
-    validate_reading_filter,
 )
 from app.core.events.generation import Generation
-from app.core.events.instants import PATTERN, position_of
 from app.core.events.plan import NamedDatabase
 from app.core.events.reading import Cursor
-from app.core.identifiers import IDEMPOTENCY_KEY, PARTITIONS, validate_idempotency_key
+from app.core.identifiers import PARTITIONS
 from app.events.gate import call_budget
 from app.events.merge import MergedPage
 from app.events.plane import EventPlane
 from app.events.reader import MAX_PAGE
 
-DEFAULT_LIMIT: Final = 100
-CURSOR_EXAMPLE: Final = "2.b2f5ff47.s.events.64bf1db608000.0.0.0"
-KIND: Final = "events"
-"""Of cursors."""
 _TOPICS: Final = "topics"
-_DATABASE: Final = "[a-z][a-z0-9_-]{0,31}"
 TOPIC_LOOKS: Final = 6
 """After so many looks for topics that a caller may read, of MAX_PAGE each, a page is short."""
-
-GONE: Final = (BY_ERROR[errors.EventsOffError], BY_ERROR[errors.DatabaseNotFoundError])
-AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
 
 router = APIRouter(prefix="/v1", tags=["events"], route_class=StrictBodyRoute)
 
 
-def _limit(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_PAGE)) and 1 <= int(text) <= MAX_PAGE:
-        return int(text)
-    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MAX_PAGE}")
-
-
-TopicFilter = Annotated[
-    str,
-    AfterValidator(validate_reading_filter),
-    query("Return only events whose topics match this topic filter.", ".{1,1024}", "thing/product/+/events"),
-]
-
-
 def _part(description: str, example: object, **bounds: Any) -> Any:  # noqa: ANN401 - as Path
     return Path(description=description, examples=[example], **bounds)
-
-
-IdempotencyKey = Annotated[
-    str | SkipJsonSchema[None],
-    Header(
-        alias="Idempotency-Key",
-        description=(
-            "A repeated call with the same key and body within two minutes appends nothing, and returns the same "
-            "positions. With another body it is refused."
-        ),
-        json_schema_extra=looks_like(IDEMPOTENCY_KEY),
-        examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
-    ),
-]
-DatabaseName = Annotated[
-    str | SkipJsonSchema[None],
-    AfterValidator(lambda name: None if name is None else validate_database(name)),
-    query("The database of events; all databases if left out.", _DATABASE, "telemetry"),
-]
-_Since = Annotated[
-    str | SkipJsonSchema[None],
-    query("Return only events at or after this instant.", f"({PATTERN})", "-10m"),
-]
-_From = Annotated[
-    str | SkipJsonSchema[None],
-    query("The older name of `since`, which nodes of version 0.2 know.", f"({PATTERN})", "-10m", alias="from"),
-]
-EventCursor = Annotated[
-    str | SkipJsonSchema[None],
-    query("The cursor of an earlier answer, to continue from there.", ANY_CURSOR, CURSOR_EXAMPLE),
-]
-_Until = Annotated[
-    str | SkipJsonSchema[None],
-    query("Return only events at or before this instant.", f"({PATTERN})", "2026-11-21T10:00:00Z"),
-]
-_To = Annotated[
-    str | SkipJsonSchema[None],
-    query(
-        "The older name of `until`, which nodes of version 0.2 know.",
-        f"({PATTERN})",
-        "2026-11-21T10:00:00Z",
-        alias="to",
-    ),
-]
-EventLimit = Annotated[
-    int,
-    BeforeValidator(_limit),
-    Query(
-        description="The maximum number of entries to return.",
-        json_schema_extra={"minimum": 1, "maximum": MAX_PAGE},
-        examples=[100],
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,43 +82,12 @@ class _Asked:
     limit: int
 
 
-def name_of(plane: EventPlane, database: str | None) -> str:
-    """The database that is meant, where only one can be."""
-    return database or plane.plan.kept[0].name
-
-
-def start_of(
-    plane: EventPlane, asker: Asker, database: str | None, topic: str, cursor: str | None, begin: Position | None
-) -> tuple[Scope, Cursor]:
-    """Return what is read, and where it begins; InvalidInputError."""
-    place = None if cursor is None else asker.cursors.take(KIND, cursor)
-    return plane.reader.start(plane.reader.scope(database, topic), place, begin)
-
-
-def text_of(plane: EventPlane, asker: Asker, cursor: Cursor, scope: Scope) -> str:
-    """The cursor, as this caller is given it."""
-    return asker.cursors.give(KIND, plane.reader.text(cursor, scope), plane.reader.room)
-
-
-async def _begin(node: Node, since: _Since = None, from_: _From = None) -> Position | None:
-    return position_of({"since": since, "from": from_}, node.now_us())
-
-
-async def _end(node: Node, until: _Until = None, to: _To = None) -> Position:
-    end = position_of({"until": until, "to": to}, node.now_us())
-    return END if end is None else end
-
-
-Begin = Annotated[Position | None, Depends(_begin)]
-"""From when on; None where nobody says."""
-
-
 async def _asked(
     request: Request,
     events: Events,
     asker: WhoAsks,
     begin: Begin,
-    end: Annotated[Position, Depends(_end)],
+    end: End,
     topic: TopicFilter = "#",
     database: DatabaseName = None,
     cursor: EventCursor = None,
@@ -225,7 +133,7 @@ async def read_event(
     database: Annotated[
         str,
         AfterValidator(validate_database),
-        _part("The database of the event.", "telemetry", json_schema_extra=looks_like(_DATABASE)),
+        _part("The database of the event.", "telemetry", json_schema_extra=looks_like(DATABASE)),
     ],
     shard: Annotated[int, _part("The shard of the database.", 2, ge=0, lt=PARTITIONS)],
     position: Annotated[int, _part("The position of the event.", 1772352000000000, ge=1, le=END)],
@@ -243,18 +151,12 @@ async def read_event(
 
 async def _page(asked: _Asked, events: EventPlane, asker: Asker) -> MergedPage:
     scope, may = asked.scope, None if asker.sees_all else asker.may_read_event
-    if may is not None and _nothing_for(asker, events, scope.topic_filter):
+    if may is not None and nothing_for(asker, events, scope.topic_filter):
         return MergedPage((), asked.cursor, more=False)
     async with call_budget():
         return await events.reader.page(
             scope.databases, scope.topic_filter, asked.cursor, asked.limit, asked.until, may
         )
-
-
-def _nothing_for(asker: Asker, events: EventPlane, topic_filter: str) -> bool:
-    """True if all that fits the filter is of devices of which the caller may read nothing: then nothing is read."""
-    devices = events.plan.devices_of(topic_filter)
-    return devices is not None and not any(asker.may_read_some(one) for one in devices)
 
 
 @router.post(
@@ -299,14 +201,6 @@ async def publish_events(
     return BytesResponse(orjson.dumps({"positions": positions}))
 
 
-def call_by(asker: Asker, key: str | None, database: str, entries: Sequence[Entry]) -> CallId | None:
-    """The id of an append that happens once, however often this caller repeats it with this key; None without one."""
-    if key is None:
-        return None
-    identity = asker.identity()
-    return call_of("" if identity is None else identity.principal, validate_idempotency_key(key), database, entries)
-
-
 _Place = str | SkipJsonSchema[None]
 
 
@@ -349,7 +243,7 @@ async def _topics(
 ) -> tuple[list[Event], str | None]:
     """Return so many topics that the caller may read, and the topic behind which there may be more."""
     shown: list[Event] = []
-    if not asker.sees_all and _nothing_for(asker, events, topic):
+    if not asker.sees_all and nothing_for(asker, events, topic):
         return shown, None
     look = limit + 1
     for _ in range(TOPIC_LOOKS):

@@ -18,7 +18,7 @@ from app.api.problems import BY_ERROR
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1 import exchange_models as models
 from app.api.v1.command_models import said
-from app.api.v1.events import IdempotencyKey, call_by
+from app.api.v1.event_parameters import IdempotencyKey, call_by
 from app.api.v1.exchange_models import exchange_json
 from app.core import errors
 from app.core.access.rules import Action

@@ -19,7 +19,7 @@ from app.api.problems import BY_ERROR
 from app.api.representation import instant
 from app.api.v1 import event_models as models
 from app.api.v1.command_models import said as looks_like
-from app.api.v1.events import AWAY, GONE, KIND
+from app.api.v1.event_parameters import AWAY, GONE, KIND
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.events.event import validate_reading_filter

@@ -27,7 +27,7 @@ from app.api.representation import instant
 from app.api.strict_bodies import StrictBodyRoute
 from app.api.v1 import queue_models as models
 from app.api.v1.command_models import said
-from app.api.v1.events import DEFAULT_LIMIT, Begin, EventCursor, EventLimit, start_of, text_of
+from app.api.v1.event_parameters import DEFAULT_LIMIT, Begin, EventCursor, EventLimit, start_of, text_of
 from app.api.v1.queue_models import duration_of, letter_json, message_json, options_of, queue_json
 from app.core import errors
 from app.core.access.rules import Action

@@ -21,7 +21,7 @@ from app.api.present import present
 from app.api.problems import BY_ERROR, problem
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1 import event_models as event_schemas
-from app.api.v1.events import AWAY, GONE, DatabaseName
+from app.api.v1.event_parameters import AWAY, GONE, DatabaseName
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError, ValueChangedError, ValueNotFoundError
