@@ -6,19 +6,19 @@ import json
 import shlex
 import subprocess
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from app.cli import queue_documents as documents
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import members
-from app.cli.output import Form, Stop, complain, err, out, tell, written
-from app.cli.verbs import Verb, group, read_json
+from app.cli.output import Form, Stop, complain, out
+from app.cli.verbs import Verb, group
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
-    from homing_client import Homing, Message
+    from homing_client import Message
 
 PATIENT: Final = 60
 """How often a node that is away is asked again: consumers are left running."""
@@ -42,6 +42,9 @@ application = group(
     },
 )
 
+for _verb in (documents.bind, documents.unbind, documents.export, documents.apply):
+    application.command()(_verb)
+
 QueueName = Annotated[
     str,
     typer.Argument(
@@ -54,14 +57,9 @@ QueueName = Annotated[
 def declare(  # noqa: PLR0913 - one per option
     queue: QueueName,
     *,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="A topic filter of events that it gets. Repeatable.")
-    ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="EXCHANGE:KEY", help="Messages of an exchange, such as ops:low.*. Repeatable."),
-    ] = None,
-    database: Annotated[str, typer.Option(help="The database of these events.")] = "events",
+    topic: documents.TopicOption = None,
+    key: documents.KeyOption = None,
+    database: documents.DatabaseOption = "events",
     loan: Annotated[str | None, typer.Option(help="How long a consumer has to settle an event, such as 30s.")] = None,
     retry: Annotated[
         list[str] | None, typer.Option(help="After how long to deliver again, such as 1s. Repeatable.")
@@ -73,9 +71,7 @@ def declare(  # noqa: PLR0913 - one per option
     single: Annotated[bool | None, typer.Option("--single/--many", help="Let one consumer at a time take.")] = None,
     ends_after: Annotated[str | None, typer.Option(help="Delete the queue when nobody took for so long.")] = None,
     start: Annotated[str | None, typer.Option(help="Where to begin: now, an instant, or how long ago.")] = None,
-    if_match: Annotated[
-        str | None, typer.Option(help="Write only if the current tag is this one; show and declare print it.")
-    ] = None,
+    if_match: documents.IfMatchOption = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
@@ -86,7 +82,7 @@ def declare(  # noqa: PLR0913 - one per option
     Exit code: 0 done, 2 wrong input or declared otherwise, 6 no node there, 8 not allowed.
     """
     given: dict[str, Any] = {
-        "routes": [{"database": database, "topic": one} for one in topic or ()] + [*map(_key_route, key or ())],
+        "routes": documents.routes_of(topic, key, database),
         "loan": loan,
         "retry": retry or None,
         "max_deliveries": max_deliveries,
@@ -101,58 +97,7 @@ def declare(  # noqa: PLR0913 - one per option
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         declared = homing.queues.declare(queue, wanted, if_match=if_match)
-    if shown is not Form.HUMAN:
-        out.line(written(dict(declared)))
-    else:
-        tell(out, f"queue {queue} is declared")
-    tell(err, f"tag {declared.tag}")
-
-
-def _key_route(text: str) -> dict[str, str]:
-    exchange, _, key = text.partition(":")
-    return {"exchange": exchange, "key": key or "#"}
-
-
-@application.command()
-def apply(
-    document: Annotated[
-        str, typer.Argument(help='The queues as JSON: {"queues": [{"name": "alarms", "routes": […]}]}; - reads them.')
-    ],
-    *,
-    url: Url = None,
-    context: ContextName = None,
-) -> None:
-    """Declare all queues of a document, and change those that are declared otherwise. It deletes none.
-
-    What `list --json` printed can be applied.
-
-    Exit code: 0 done, 2 wrong input, 6 no node there, 8 not allowed.
-    """
-    told = read_json("DOCUMENT", document)
-    queues = told.get("queues") if isinstance(told, dict) else told
-    if not isinstance(queues, list) or not all(isinstance(one, dict) and "name" in one for one in queues):
-        raise Stop('DOCUMENT: has no queues; allowed: {"queues": [{"name": "alarms", "routes": […]}]}', Exit.USAGE)
-    with connected(url, context) as homing:
-        for one in queues:
-            tell(out, f"{one['name']} {_applied(homing, one)}")
-
-
-def _applied(homing: Homing, told: Mapping[str, Any]) -> str:
-    from homing_client import ConflictError, NotFoundError
-
-    name = str(told["name"])
-    wanted = {key: value for key, value in told.items() if key not in ("name", "tenant", "created_at", "counts")}
-    try:
-        known = homing.queues.get(name)
-    except NotFoundError:
-        homing.queues.declare(name, wanted)
-        return "created"
-    try:
-        homing.queues.declare(name, wanted)
-    except ConflictError:
-        homing.queues.declare(name, wanted, if_match=known.tag)
-        return "changed"
-    return "as it was"
+    documents.show(declared, shown, f"queue {queue} is declared")
 
 
 @application.command()

@@ -37,6 +37,7 @@ from app.core.queues.model import (
     decode_queue,
     document_of,
     encode_queue,
+    in_order,
     validate_options,
     validate_queue_name,
 )
@@ -187,6 +188,38 @@ class QueueBook:
                 queue = replace(there, options=given, starts=starts)
             if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
                 return queue, there is None
+        raise QueueChangedError("others have changed queues meanwhile; try again")
+
+    async def reroute(
+        self,
+        tenant: str,
+        name: str,
+        routes: Sequence[QueueRoute],
+        start: Position,
+        check: Callable[[DeclaredQueue], None],
+        *,
+        add: bool,
+    ) -> DeclaredQueue:
+        """The queue with these routes besides its own, or without them; nothing changes where that is so already.
+
+        `check` is given the queue that is there, and raises what keeps it from being changed. QueueNotFoundError,
+        InvalidInputError, QueueChangedError.
+        """
+        for _ in range(ATTEMPTS):
+            await self._read()
+            there = self.get(tenant, name)
+            check(there)
+            said = self._resolved(tenant, replace(there.options, routes=tuple(routes))).routes
+            validate_options(replace(there.options, routes=tuple(dict.fromkeys(said))), tenant, name, self._databases)
+            kept = [one for one in there.options.routes if one not in said]
+            wanted = replace(there.options, routes=in_order([*kept, *said] if add else kept))
+            if set(wanted.routes) == set(there.options.routes):
+                return there
+            validate_options(wanted, tenant, name, self._databases)
+            starts = {one: there.starts.get(one, start) for one in wanted.databases}
+            queue = replace(there, options=wanted, starts=starts)
+            if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
+                return queue
         raise QueueChangedError("others have changed queues meanwhile; try again")
 
     async def declare_exchange(self, tenant: str, name: str, kind: Kind, now_us: int) -> tuple[DeclaredExchange, bool]:

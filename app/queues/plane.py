@@ -23,7 +23,7 @@ from app.core.events.batches import CallId
 from app.core.events.event import BEGINNING, Entry, Position
 from app.core.queues.exchanges import DeclaredExchange, Kind
 from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, micros_of
-from app.core.queues.model import DeclaredQueue, QueueOptions
+from app.core.queues.model import DeclaredQueue, QueueOptions, QueueRoute
 from app.events.plane import EventPlane
 from app.events.publisher import EventPublisher
 from app.kernel import Kernel
@@ -127,6 +127,18 @@ class QueuePlane:
         now = await self._store.now()
         begin = now if start is None else max(BEGINNING, start - 1)
         return await self.book.declare(tenant, name, given, begin, now, check)
+
+    async def reroute(
+        self,
+        queue: DeclaredQueue,
+        routes: Sequence[QueueRoute],
+        check: Callable[[DeclaredQueue], None],
+        *,
+        add: bool,
+    ) -> DeclaredQueue:
+        """See `QueueBook.reroute`. A database that is new to the queue is read from now on."""
+        self._check()
+        return await self.book.reroute(queue.tenant, queue.name, routes, await self._store.now(), check, add=add)
 
     async def declare_exchange(self, tenant: str, name: str, kind: Kind) -> tuple[DeclaredExchange, bool]:
         """See `QueueBook.declare_exchange`."""

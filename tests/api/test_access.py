@@ -71,7 +71,10 @@ OF_THE_DIRECTORY: Final = frozenset(
 OF_QUEUES: Final = frozenset(  # test_queues_access.py
     {
         *("GET /v1/queues", *(f"{method} /v1/queues/{{name}}" for method in ("GET", "PUT", "DELETE"))),
-        *(f"POST /v1/queues/{{name}}/{what}" for what in ("take", "settle", "rewind", "purge", "redrive")),
+        *(
+            f"POST /v1/queues/{{name}}/{what}"
+            for what in ("bind", "unbind", "take", "settle", "rewind", "purge", "redrive")
+        ),
         *("GET /v1/queues/{name}/dead", "GET /v1/queues/{name}/consumers"),
     }
 )

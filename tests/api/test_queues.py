@@ -346,6 +346,62 @@ async def test_a_wrong_declaration_names_the_field(site: Rig) -> None:
     assert (await declare(site, name="Alarms")).json()["errors"][0]["field"] == "name"
 
 
+OTHER = {"database": "events", "topic": "site/+/fire"}
+
+
+async def reroute(site: Rig, what: str, *routes: dict[str, str], tag: str | None = None) -> httpx.Response:
+    headers = {} if tag is None else {"If-Match": tag}
+    return await site.http.post(f"{QUEUE}/{what}", json={"routes": routes}, headers=headers)
+
+
+async def test_routes_are_added_and_removed_one_by_one(site: Rig) -> None:
+    before = (await declare(site)).headers["ETag"]
+    added = await reroute(site, "bind", OTHER)
+    assert added.json()["routes"] == [*ROUTES, OTHER]
+    assert added.headers["ETag"] != before
+    assert (await reroute(site, "bind", OTHER, *ROUTES)).headers["ETag"] == added.headers["ETag"]
+    await site.http.post("/v1/events", json=[{"topic": "site/a/fire", "data": "hot"}])
+    (one,) = await take(site)
+    assert one["event"]["data"] == "hot"
+    removed = await reroute(site, "unbind", OTHER, {"database": "events", "topic": "never/bound"})
+    assert (removed.json()["routes"], removed.headers["ETag"]) == (ROUTES, before)
+    assert (await declare(site)).status_code == 200
+
+
+async def test_routes_are_changed_on_the_condition_that_nobody_else_did(site: Rig) -> None:
+    before = (await declare(site)).headers["ETag"]
+    assert (await reroute(site, "bind", OTHER, tag=before)).is_success
+    for what in ("bind", "unbind"):
+        assert (await reroute(site, what, OTHER, tag=before)).status_code == 412, what
+    together = await asyncio.gather(
+        *(reroute(site, "bind", {"database": "events", "topic": f"site/+/{number}"}) for number in range(4))
+    )
+    assert all(one.is_success for one in together)
+    assert len((await site.http.get(QUEUE)).json()["routes"]) == 6
+
+
+async def test_wrong_routes_are_not_added_or_removed(site: Rig) -> None:
+    tag = (await declare(site)).headers["ETag"]
+    many = [{"database": "events", "topic": f"a/{number}"} for number in range(64)]
+    wrong: list[tuple[str, list[dict[str, str]], str]] = [
+        ("bind", [], "routes"),
+        ("unbind", [], "routes"),
+        ("unbind", ROUTES, "routes"),
+        ("bind", many, "routes"),
+        ("bind", [{"database": "nowhere", "topic": "a"}], "routes.0.database"),
+        ("bind", [{"database": "events", "topic": "a/#/b"}], "routes.0.topic"),
+        ("bind", [{"database": "events", "topic": "$homing/dead/-/alarms"}], "routes.0.topic"),
+        ("bind", [{"exchange": "nowhere", "key": "a"}], "routes.0.exchange"),
+        ("unbind", [{"exchange": "nowhere", "key": "a"}], "routes.0.exchange"),
+    ]
+    for what, routes, field in wrong:
+        found = await reroute(site, what, *routes)
+        assert (found.status_code, found.json()["errors"][0]["field"]) == (422, field), (what, routes, found.text)
+    missing = await site.http.post("/v1/queues/nobody/bind", json={"routes": ROUTES})
+    assert (missing.status_code, missing.json()["type"].rpartition(":")[2]) == (404, "queue-not-found")
+    assert (await site.http.get(QUEUE)).headers["ETag"] == tag
+
+
 async def test_wrong_calls_name_the_field_and_settle_nothing(site: Rig) -> None:
     await declare(site)
     await publish(site, 1)

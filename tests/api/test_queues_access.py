@@ -16,8 +16,11 @@ from tests.api.test_events import say
 from tests.waiting import eventually
 
 BODY: Final = {"routes": [{"database": "events", "topic": "homing/+/event"}]}
+MORE: Final = {"routes": [{"database": "events", "topic": "homing/+/other"}]}
 OPERATIONS: Final[dict[str, tuple[str, str, dict[str, Any] | None]]] = {
     "PUT /v1/queues/{name}": ("PUT", "/alarms", BODY),
+    "POST /v1/queues/{name}/bind": ("POST", "/alarms/bind", MORE),
+    "POST /v1/queues/{name}/unbind": ("POST", "/alarms/unbind", MORE),
     "GET /v1/queues": ("GET", "", None),
     "GET /v1/queues/{name}": ("GET", "/alarms", None),
     "POST /v1/queues/{name}/take": ("POST", "/alarms/take", {}),

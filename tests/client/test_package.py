@@ -66,6 +66,8 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "POST /v1/exchanges/{name}/messages": lambda homing: done(homing.exchanges.publish, "dji", "a.b", 1),
     "GET /v1/queues": lambda homing: done(homing.queues.all),
     "PUT /v1/queues/{name}": lambda homing: done(homing.queues.declare, "dji", {"routes": []}),
+    "POST /v1/queues/{name}/bind": lambda homing: done(homing.queues.bind, "dji", []),
+    "POST /v1/queues/{name}/unbind": lambda homing: done(homing.queues.unbind, "dji", []),
     "GET /v1/queues/{name}": lambda homing: done(homing.queues.get, "dji"),
     "DELETE /v1/queues/{name}": lambda homing: done(homing.queues.delete, "dji"),
     "POST /v1/queues/{name}/take": lambda homing: done(homing.queue("dji").take),

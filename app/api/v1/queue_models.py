@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 
@@ -81,6 +81,12 @@ class QueueBody(_QueueModel):
         str | None,
         Field(description="Where a new queue begins to read: `now`, an instant, or how long ago. Default: `now`."),
     ] = None
+
+
+class RoutesBody(_QueueModel):
+    """Routes to add to a queue, or to remove from it."""
+
+    routes: Annotated[list[QueueRoute | ExchangeRoute], Field(description="1 to 64 routes.")]
 
 
 class QueueCounts(_QueueModel):
@@ -246,6 +252,14 @@ def duration_of(field: str, text: str) -> timedelta:
         raise InvalidInputError(field, str(error)) from None
 
 
+def routes_of(told: Sequence[QueueRoute | ExchangeRoute]) -> tuple[TopicRoute | KeyRoute, ...]:
+    """The routes that a caller gave, those by topic first."""
+    return (
+        *sorted(TopicRoute(one.database, one.topic) for one in told if isinstance(one, QueueRoute)),
+        *sorted(KeyRoute("", one.exchange, one.key) for one in told if isinstance(one, ExchangeRoute)),
+    )
+
+
 def options_of(body: QueueBody) -> QueueOptions:
     """Return what is declared; InvalidInputError."""
 
@@ -253,10 +267,7 @@ def options_of(body: QueueBody) -> QueueOptions:
         return None if text is None else duration_of(field, text)
 
     return QueueOptions(
-        routes=(
-            *sorted(TopicRoute(one.database, one.topic) for one in body.routes if isinstance(one, QueueRoute)),
-            *sorted(KeyRoute("", one.exchange, one.key) for one in body.routes if isinstance(one, ExchangeRoute)),
-        ),
+        routes=routes_of(body.routes),
         loan=duration_of("loan", body.loan),
         retry=tuple(duration_of(f"retry.{place}", one) for place, one in enumerate(body.retry)),
         max_deliveries=body.max_deliveries,

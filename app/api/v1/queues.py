@@ -14,7 +14,7 @@ from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import ClientDisconnect
 
-from app.access.conditions import tag_of
+from app.access.conditions import Precondition, tag_of
 from app.api import problems
 from app.api.conditions import Conditional, etag
 from app.api.dependencies import Asker, Events, NodePorts, WhoAsks
@@ -28,7 +28,7 @@ from app.api.strict_bodies import StrictBodyRoute
 from app.api.v1 import queue_models as models
 from app.api.v1.command_models import said
 from app.api.v1.event_parameters import DEFAULT_LIMIT, Begin, EventCursor, EventLimit, start_of, text_of
-from app.api.v1.queue_models import duration_of, letter_json, message_json, options_of, queue_json
+from app.api.v1.queue_models import duration_of, letter_json, message_json, options_of, queue_json, routes_of
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError
@@ -122,6 +122,53 @@ async def declare_queue(name: _Name, body: models.QueueBody, condition: Conditio
     counter.note(name, "declare")
     shown = queue_json(queue)
     return BytesResponse(orjson.dumps(shown), status=201 if new else 200, headers=[etag(tag_of(shown))])
+
+
+_REROUTES: Final = _TAG | problems_of(
+    *(BY_ERROR[one] for one in (errors.QueueChangedError, errors.PreconditionFailedError)), *_OF_ONE
+)
+
+
+@router.post(
+    "/{name}/bind",
+    summary="Add routes to a queue",
+    response_model=models.LogQueue,
+    response_description="The queue with these routes, whether or not it had them before.",
+    responses=_REROUTES,
+    openapi_extra=_MANAGES,
+)
+async def bind_queue(name: _Name, body: models.RoutesBody, condition: Conditional, counter: _AtCounter) -> Reply:
+    """The caller needs `read` on all devices as well. A database that is new to the queue is read from now on."""
+    counter.asker.check_queue(Action.QUEUES, validate_queue_name(name))
+    counter.asker.check_own(Action.READ)
+    return await _rerouted(name, body, condition, counter, add=True)
+
+
+@router.post(
+    "/{name}/unbind",
+    summary="Remove routes from a queue",
+    response_model=models.LogQueue,
+    response_description="The queue without these routes, whether or not it had them before.",
+    responses=_REROUTES,
+    openapi_extra=_MANAGES,
+)
+async def unbind_queue(name: _Name, body: models.RoutesBody, condition: Conditional, counter: _AtCounter) -> Reply:
+    """What the queue has looked at already is delivered still. The last route of a queue cannot be removed."""
+    return await _rerouted(name, body, condition, counter, add=False)
+
+
+async def _rerouted(
+    name: str, body: models.RoutesBody, condition: Precondition, counter: _Counter, *, add: bool
+) -> Reply:
+    queue = await counter.find(name, Action.QUEUES)
+
+    def check(there: DeclaredQueue) -> None:
+        condition.check(f"queue {name}", tag_of(queue_json(there)))
+
+    changed = await counter.plane.reroute(queue, routes_of(body.routes), check, add=add)
+    counter.note(name, "bind" if add else "unbind")
+    shown = queue_json(changed)
+    return BytesResponse(orjson.dumps(shown), headers=[etag(tag_of(shown))])
 
 
 @router.get(

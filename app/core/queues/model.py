@@ -118,6 +118,14 @@ def dead_topic_of(tenant: str, name: str) -> str:
     return f"{OWN}dead/{tenant or _NO_TENANT}/{name}"
 
 
+def in_order(routes: Iterable[QueueRoute]) -> tuple[QueueRoute, ...]:
+    """The routes, each once, in the one order in which declarations are compared."""
+    each = set(routes)
+    topics = sorted(one for one in each if isinstance(one, TopicRoute))
+    keys = (one for one in each if isinstance(one, KeyRoute))
+    return (*topics, *sorted(keys, key=lambda one: (one.exchange, one.key)))
+
+
 def validate_queue_name(name: str, field: str = "name") -> str:
     """The name itself when it is one of a queue; InvalidInputError."""
     if not _NAME.fullmatch(name):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
@@ -139,6 +140,14 @@ class AsyncQueues:
             await self._session.exchange(changed("PUT", _ONE, {"name": queue}, dict(declaration), if_match))
         )
 
+    async def bind(self, queue: str, routes: Sequence[Mapping[str, Any]], *, if_match: str | None = None) -> Tagged:
+        """Add routes to a queue; those that it has are left as they are."""
+        return await self._reroute(queue, "bind", routes, if_match)
+
+    async def unbind(self, queue: str, routes: Sequence[Mapping[str, Any]], *, if_match: str | None = None) -> Tagged:
+        """Remove routes from a queue; those that it does not have are left out."""
+        return await self._reroute(queue, "unbind", routes, if_match)
+
     async def get(self, queue: str) -> Tagged:
         """Show a queue, and how it stands."""
         return tagged_of(await self._session.exchange(Request("GET", _ONE, path={"name": queue})))
@@ -182,6 +191,13 @@ class AsyncQueues:
         """List the consumers that took within the last minute."""
         asked = Request("GET", _ONE + "/consumers", path={"name": queue})
         return listed(await self._session.exchange(asked), "consumers")
+
+    async def _reroute(
+        self, queue: str, what: str, routes: Sequence[Mapping[str, Any]], if_match: str | None
+    ) -> Tagged:
+        body = {"routes": [dict(one) for one in routes]}
+        asked = changed("POST", _ONE + f"/{what}", {"name": queue}, body, if_match)
+        return tagged_of(await self._session.exchange(replace(asked, repeatable=if_match is None)))
 
     async def _post(self, queue: str, what: str, body: Mapping[str, Any] | None) -> None:
         asked = Request("POST", _ONE + f"/{what}", path={"name": queue}, body=body, repeatable=False)

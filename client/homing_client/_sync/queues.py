@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
@@ -138,6 +139,14 @@ class Queues:
         """Declare a queue, or change it if its tag is `if_match`. Raises ConflictError if it is declared otherwise."""
         return tagged_of(self._session.exchange(changed("PUT", _ONE, {"name": queue}, dict(declaration), if_match)))
 
+    def bind(self, queue: str, routes: Sequence[Mapping[str, Any]], *, if_match: str | None = None) -> Tagged:
+        """Add routes to a queue; those that it has are left as they are."""
+        return self._reroute(queue, "bind", routes, if_match)
+
+    def unbind(self, queue: str, routes: Sequence[Mapping[str, Any]], *, if_match: str | None = None) -> Tagged:
+        """Remove routes from a queue; those that it does not have are left out."""
+        return self._reroute(queue, "unbind", routes, if_match)
+
     def get(self, queue: str) -> Tagged:
         """Show a queue, and how it stands."""
         return tagged_of(self._session.exchange(Request("GET", _ONE, path={"name": queue})))
@@ -179,6 +188,11 @@ class Queues:
         """List the consumers that took within the last minute."""
         asked = Request("GET", _ONE + "/consumers", path={"name": queue})
         return listed(self._session.exchange(asked), "consumers")
+
+    def _reroute(self, queue: str, what: str, routes: Sequence[Mapping[str, Any]], if_match: str | None) -> Tagged:
+        body = {"routes": [dict(one) for one in routes]}
+        asked = changed("POST", _ONE + f"/{what}", {"name": queue}, body, if_match)
+        return tagged_of(self._session.exchange(replace(asked, repeatable=if_match is None)))
 
     def _post(self, queue: str, what: str, body: Mapping[str, Any] | None) -> None:
         asked = Request("POST", _ONE + f"/{what}", path={"name": queue}, body=body, repeatable=False)

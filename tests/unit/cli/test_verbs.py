@@ -107,6 +107,8 @@ VERBS: Final[dict[str, list[str]]] = {
     "POST /v1/exchanges/{name}/messages": ["exchange", "publish", "dji", "low.it", '{"n": 1}', "--message-id", "m"],
     "GET /v1/queues": ["queue", "list"],
     "PUT /v1/queues/{name}": ["queue", "declare", "dji", "--topic", "a/+", "--loan", "1m", "--if-match", '"1"'],
+    "POST /v1/queues/{name}/bind": ["queue", "bind", "dji", "--topic", "a/+", "--if-match", '"1"'],
+    "POST /v1/queues/{name}/unbind": ["queue", "unbind", "dji", "--key", "ops:low.*"],
     "GET /v1/queues/{name}": ["queue", "show", "dji"],
     "DELETE /v1/queues/{name}": ["queue", "delete", "dji", "--only-empty"],
     "POST /v1/queues/{name}/take": ["queue", "consume", "dji", "--count", "1"],
