@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -19,6 +19,10 @@ from app.store.events import Generations
 ROUND_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)
+
+
+BeforeDrop = Callable[[str, Generation], Awaitable[None]]
+"""Takes the database and the generation."""
 
 
 class Keeper:
@@ -46,6 +50,8 @@ class Keeper:
         self._counters = counters
         self._hourly = hourly
         """Whether generations end with the hour, as files of the cold tier do."""
+        self.dropping: Final[list[BeforeDrop]] = []
+        """Called before a generation is dropped, while its events can be read."""
         self.size = 0
         """Bytes of all databases, as quotas count them; what is in the cold tier does not count."""
         self._full: Mapping[Quota, int] = {}
@@ -73,8 +79,9 @@ class Keeper:
         for one in self._kept:
             found = await self._generations.generations(one.name)
             # First what makes room: where there is none at all, a new generation cannot begin.
-            for number in over(found, now, one.retention_us):
-                await self._drop(one.name, number, "retention")
+            ended = set(over(found, now, one.retention_us))
+            for generation in [each for each in found if each.number in ended]:
+                await self._drop(one.name, generation, "retention")
             if found and is_full(found[-1], now, one.retention_us, self._generation_bytes, hourly=self._hourly):
                 await self._generations.rotate(one.name, found[-1].number)
             there[one.name] = await self._generations.generations(one.name)
@@ -123,11 +130,16 @@ class Keeper:
             name, one = min(filled, key=lambda each: each[1].last)
             if one.state is GenerationState.CURRENT:
                 await self._generations.rotate(name, one.number)
-            await self._drop(name, one.number, "quota")
+            await self._drop(name, one, "quota")
             dropped.add((name, one.number))
             sizes[name] -= one.hot_size
 
-    async def _drop(self, database: str, number: int, why: str) -> None:
-        await self._generations.drop(database, number)
+    async def _drop(self, database: str, generation: Generation, why: str) -> None:
+        for dropping in self.dropping:
+            try:
+                await dropping(database, generation)
+            except HomingError as error:  # room is needed, whoever would like to look once more
+                _log.warning("events_dropped_unseen", database=database, reason=str(error))
+        await self._generations.drop(database, generation.number)
         self._counters[f"events.dropped.{why}"] += 1
-        _log.info("events_dropped", database=database, generation=number, reason=why)
+        _log.info("events_dropped", database=database, generation=generation.number, reason=why)

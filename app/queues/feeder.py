@@ -23,7 +23,7 @@ from app.core.filtertree import FilterTree
 from app.core.queues.loans import UNASKED_US, WINDOW_UNASKED, QueueSource, Reference, grouped, key_of, micros_of
 from app.core.queues.model import DeclaredQueue
 from app.queues.originals import Originals
-from app.queues.sources import QueueSources
+from app.queues.sources import QueueSources, tree_of
 from app.runtime.telemetry import Counters
 from app.store.events import ArchivedError, EventStore
 from app.store.queues import QueueStore
@@ -215,11 +215,7 @@ class QueueFeeder:
         others = {one.id for one in before.values() if self._by_id.get(one.id) != one}  # changed, moved or deleted
         deleted = (queue for queue in before.values() if queue.id not in self._by_id)
         self._gone += (source for queue in deleted for source in self._sources.of(queue) if source.shard in shards)
-        self._tree = FilterTree()
-        for queue in self._by_id.values():
-            for route in queue.options.routes:
-                if route.database == self._database:
-                    self._tree.add(route.pattern(queue.tenant), queue.id)
+        self._tree = tree_of(self._database, self._by_id.values())
         self._feeds = {one: self._feeds.get(one) or _ShardFeed() for one in shards}
         for feed in self._feeds.values():
             feed.forget(lambda source: source.queue_id in others)

@@ -32,6 +32,7 @@ from app.queues.book import QueueBook
 from app.queues.burials import Burials
 from app.queues.feeder import QueueFeeder
 from app.queues.gauges import QueueGauges
+from app.queues.missed import MissedEvents
 from app.queues.originals import Originals
 from app.queues.settler import Settler
 from app.queues.shares import QueueShares
@@ -368,6 +369,8 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         clock=kernel.clock,
         counters=counters,
     )
+    missed = MissedEvents(log=log, store=store, sources=sources, queues=lambda: book.all, counters=counters)
+    events.keeper.dropping.append(missed.count)
     gauges = QueueGauges(
         lambda queue: stats_in(store, sources.of(queue)), lambda queue: shares.mine_by_name(queue.id), counters
     )

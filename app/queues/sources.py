@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from app.core.events.event import EXCHANGES, OWN, Entry, Shard
 from app.core.events.plan import Plan
+from app.core.filtertree import FilterTree
 from app.core.queues.loans import QueueSource
 from app.core.queues.model import DeclaredQueue
+
+
+def tree_of(database: str, queues: Iterable[DeclaredQueue]) -> FilterTree[str]:
+    """The ids of queues by what they get of a database."""
+    tree: FilterTree[str] = FilterTree()
+    for queue in queues:
+        for route in queue.options.routes:
+            if route.database == database:
+                tree.add(route.pattern(queue.tenant), queue.id)
+    return tree
+
 
 TenantOf = Callable[[str], str]
 """To whom a device belongs; "" where nobody is asked, or nobody owns it."""

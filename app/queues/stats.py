@@ -22,6 +22,7 @@ class QueueStats:
     retried: int
     dead: int
     expired: int
+    missed: int
     delivered: int
     again: int
     oldest: Position
@@ -54,6 +55,7 @@ def stats_of(states: Sequence[SourceState]) -> QueueStats:
         retried=total(lambda one: one.retried),
         dead=total(lambda one: one.dead),
         expired=total(lambda one: one.expired),
+        missed=total(lambda one: one.missed),
         delivered=total(lambda one: one.delivered),
         again=total(lambda one: one.again),
         oldest=0 if oldest == END else oldest,

@@ -54,8 +54,9 @@ class QueueStore(Protocol):
         fed: Position,
         groups: Sequence[ReferenceGroup],
         most: int,
+        missed: int = 0,
     ) -> Fed:
-        """Append at most 8 groups and move the source on to `fed`.
+        """Append at most 8 groups and move the source on to `fed`; `missed` events that the log drops are counted.
 
         Nothing happens where it was fed up to another place than expected, or would have more than `most` references.
         A source that is new begins at `start`. May be repeated.

@@ -128,13 +128,21 @@ class Histories(RuleBasedStateMachine):
         assert all(one == found[0] for one in found), found
         return found[0]
 
-    @rule(count=st.integers(0, 40), keys=st.integers(1, 5), stale=st.sampled_from([False, False, False, True]))
-    def feed(self, count: int, keys: int, stale: bool) -> None:  # noqa: FBT001 - hypothesis names it
+    @rule(
+        count=st.integers(0, 40),
+        keys=st.integers(1, 5),
+        missed=st.sampled_from([0, 0, 3]),
+        stale=st.sampled_from([False, False, False, True]),
+    )
+    def feed(self, count: int, keys: int, missed: int, stale: bool) -> None:  # noqa: FBT001 - hypothesis names it
         begin = max(self.now, self.fed) + 1
         references = [Reference(begin + at, 1 + at % keys if self.lending.ordered else 0) for at in range(count)]
         target, expected = begin + count, self.fed - 1 if stale else self.fed
         found = self.every(
-            [one.place.store.feed(SOURCE, self.at, expected, target, grouped(references), MOST) for one in self.sides]
+            [
+                one.place.store.feed(SOURCE, self.at, expected, target, grouped(references), MOST, missed)
+                for one in self.sides
+            ]
         )
         if found.fed == target:
             assert not stale

@@ -99,7 +99,8 @@ class QueueCounts(_QueueModel):
     done: int
     retried: int
     dead: Annotated[int, Field(description="Events that became dead letters.")]
-    expired: Annotated[int, Field(description="Events that were too old, or had left the log.")]
+    expired: Annotated[int, Field(description="Events that were too old for `ttl`, or that the log had dropped.")]
+    missed: Annotated[int, Field(description="Of these, those that the log dropped before they were lent.")]
     delivered: int
     delivered_again: int
     oldest_at: Annotated[Instant | None, Field(description="The instant of the first event that is ready.")]
@@ -311,7 +312,7 @@ def queue_json(queue: DeclaredQueue) -> dict[str, Any]:
 
 def counts_json(stats: QueueStats) -> dict[str, Any]:
     """The state of a queue."""
-    names = ("ready", "lent", "later", "held_back", "done", "retried", "dead", "expired", "delivered")
+    names = ("ready", "lent", "later", "held_back", "done", "retried", "dead", "expired", "missed", "delivered")
     return {
         **{name: getattr(stats, name) for name in names},
         "delivered_again": stats.again,

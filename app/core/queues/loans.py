@@ -204,6 +204,8 @@ class SourceState:
     retried: int = 0
     dead: int = 0
     expired: int = 0
+    missed: int = 0
+    """Of these, those that the log dropped before they were lent."""
     delivered: int = 0
     again: int = 0
     oldest: Position = 0

@@ -46,6 +46,7 @@ class WindowFacts:
     retried: int = 0
     dead: int = 0
     expired: int = 0
+    missed: int = 0
     delivered: int = 0
     again: int = 0
     holder: str = ""

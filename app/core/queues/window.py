@@ -75,15 +75,22 @@ class QueueWindow:
         self._holder = ""
         self._held_at: Position = 0
         self._asked: Position = 0
-        self._done = self._retried = self._dead = self._expired = self._delivered = self._again = 0
+        self._done = self._retried = self._dead = self._expired = self._missed = self._delivered = self._again = 0
 
-    def feed(self, expected: Position, fed: Position, groups: Sequence[ReferenceGroup], most: int) -> Fed:
-        """Append groups behind all others if the source was fed up to what is expected, and has room for them."""
+    def feed(
+        self, expected: Position, fed: Position, groups: Sequence[ReferenceGroup], most: int, missed: int = 0
+    ) -> Fed:
+        """Append groups behind all others if the source was fed up to what is expected, and has room for them.
+
+        `missed` events were passed over, as the log drops them.
+        """
         count = sum(len(one.references) for one in groups)
         if self.fed == expected and self._size + count <= most:
             self.fed = fed
             self._ready.extend(groups)
             self._size += count
+            self._missed += missed
+            self._expired += missed
         return Fed(self.fed, self._size, self._asked)
 
     def seek(self, life: str, fed: Position) -> None:
@@ -140,6 +147,7 @@ class QueueWindow:
             retried=self._retried,
             dead=self._dead,
             expired=self._expired,
+            missed=self._missed,
             delivered=self._delivered,
             again=self._again,
             oldest=self._ready.first.references[0].position if self._ready else 0,
@@ -157,6 +165,7 @@ class QueueWindow:
             retried=self._retried,
             dead=self._dead,
             expired=self._expired,
+            missed=self._missed,
             delivered=self._delivered,
             again=self._again,
             holder=self._holder,
@@ -183,7 +192,7 @@ class QueueWindow:
         made._serial, made._asked = facts.serial, facts.asked
         made._holder, made._held_at = facts.holder, facts.held_at
         made._done, made._retried, made._dead, made._expired = facts.done, facts.retried, facts.dead, facts.expired
-        made._delivered, made._again = facts.delivered, facts.again
+        made._missed, made._delivered, made._again = facts.missed, facts.delivered, facts.again
         made._consumers.update(facts.consumers)
         made._ready.restore(memoir.ready)
         for number, loan in memoir.loans.items():
@@ -345,6 +354,7 @@ class QueueWindow:
             self._done += 1
         elif one.how is SettleHow.EXPIRED:
             self._expired += 1
+            self._missed += 1
         else:
             ends = one.how is SettleHow.DEAD or 0 < rules.max_deliveries <= deliveries
             if not ends or not bury(deliveries, one.reason or one.how.value, lent.consumer, reference):

@@ -86,12 +86,13 @@ class MemoryQueues:
         fed: Position,
         groups: Sequence[ReferenceGroup],
         most: int,
+        missed: int = 0,
     ) -> Fed:
         window = self.windows.get(source)
         if window is None:
             window = self.windows[source] = QueueWindow(self._new_life(), start)
         self._changed(source)
-        return window.feed(expected, fed, groups, most)
+        return window.feed(expected, fed, groups, most, missed)
 
     async def take(
         self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall

@@ -48,8 +48,8 @@ from app.store.redis.driver.scripts import (
 from app.store.redis.events.calls import EventCalls
 
 _STATE: Final = (
-    *("fed", "until", "size", "lent", "later", "parked", "asked", "done", "retried", "dead", "expired", "delivered"),
-    *("again", "first"),
+    *("fed", "until", "size", "lent", "later", "parked", "asked", "done", "retried", "dead", "expired", "missed"),
+    *("delivered", "again", "first"),
 )
 
 
@@ -111,8 +111,9 @@ class RedisQueues:
         fed: Position,
         groups: Sequence[ReferenceGroup],
         most: int,
+        missed: int = 0,
     ) -> Fed:
-        arguments: list[Argument] = [expected, fed, start, self._new_life(), most]
+        arguments: list[Argument] = [expected, fed, start, self._new_life(), most, missed]
         arguments += [bytes((one.deliveries,)) + pack_references(one.references) for one in groups]
         found, size, asked = await self._calls.run(QUEUE_FEED, keys.window(source)[:2], arguments)
         return Fed(int(found), int(size), int(asked))
@@ -248,7 +249,7 @@ def _loan(life: str, consumer: str, found: Any) -> Loan | None:  # noqa: ANN401 
 def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Sequence[bytes]) -> SourceState | None:
     if fields[0] is None:
         return None
-    fed, until, size, lent, later, parked, asked, done, retried, dead, expired, delivered, again = (
+    fed, until, size, lent, later, parked, asked, done, retried, dead, expired, missed, delivered, again = (
         int(one or 0) for one in fields[:-1]
     )
     return SourceState(
@@ -263,6 +264,7 @@ def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Seque
         retried=retried,
         dead=dead,
         expired=expired,
+        missed=missed,
         delivered=delivered,
         again=again,
         oldest=int.from_bytes(first[1:9]) if first else 0,

@@ -101,8 +101,9 @@ class RocksQueues:
         fed: Position,
         groups: Sequence[ReferenceGroup],
         most: int,
+        missed: int = 0,
     ) -> Fed:
-        return await self._step(lambda memory: memory.feed(source, start, expected, fed, groups, most))
+        return await self._step(lambda memory: memory.feed(source, start, expected, fed, groups, most, missed))
 
     async def take(
         self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall

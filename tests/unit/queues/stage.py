@@ -101,9 +101,9 @@ class QueueStage:
         self.queues[:] = [replace(self.queue, options=replace(self.queue.options, **options))]
         self.feeder.changed()
 
-    async def say(self, times: int = 1) -> None:
+    async def say(self, times: int = 1, topic: str = "alarm") -> None:
         for _ in range(times):
-            await self.log.append(SHARD, [Entry("alarm", b"1")])
+            await self.log.append(SHARD, [Entry(topic, b"1")])
 
     async def size(self) -> int:
         """Return how many are in the window."""

@@ -10,7 +10,7 @@
 local GROUP, REFERENCE = 128, 12          -- as in app/core/queues/loans.py
 local LATELY, KNOWN, CONSUMERS = 1e7, 6e7, 256
 local DUE, LOOKED, SUSPECTS, DYING, LONGEST = 32, 512, 8, 10000, 4.32e10
-local FIELDS = {'life', 'fed', 'serial', 'size', 'lent', 'later', 'parked', 'done', 'retried', 'dead', 'expired',
+local FIELDS = {'life', 'fed', 'serial', 'size', 'lent', 'later', 'parked', 'done', 'retried', 'dead', 'expired', 'missed',
   'delivered', 'again', 'asked', 'holder', 'held_at', 'first', 'last'}
 
 local function text(number)

@@ -50,6 +50,7 @@ local function settle(number, how, named, amount, reason)
       back[#back + 1] = reference
     elseif how == 'done' or how == 'expired' then
       window[how] = window[how] + 1
+      if how == 'expired' then window.missed = window.missed + 1 end
       leave(reference, ordered, freed)
     elseif (how == 'dead' or most > 0 and tried >= most)
       and bury(queue, dead, tried, reason ~= '' and reason or how, consumer, reference) then

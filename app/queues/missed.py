@@ -1,0 +1,105 @@
+"""Counts what queues miss: events that the log is about to drop, and that nobody has looked at for them yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from app.core.events.event import BEGINNING, Position, Shard
+from app.core.events.generation import Generation
+from app.core.events.reading import EVERYTHING, Reading
+from app.core.queues.loans import QueueSource
+from app.core.queues.model import DeclaredQueue
+from app.queues.sources import QueueSources, tree_of
+from app.runtime.telemetry import Counters
+from app.store.events import ArchivedError, EventStore
+from app.store.queues import QueueStore
+
+PAGE: Final = 500
+"""Events that are read at once."""
+MOST_PAGES: Final = 200
+"""Pages of a shard that are read before its events are dropped; what is behind them is missed and not counted."""
+
+_log = structlog.get_logger(__name__)
+
+
+class MissedEvents:
+    """Whoever drops a generation calls `count` first. The store compares, so two nodes count an event once."""
+
+    def __init__(
+        self,
+        *,
+        log: EventStore,
+        store: QueueStore,
+        sources: QueueSources,
+        queues: Callable[[], Sequence[DeclaredQueue]],
+        counters: Counters,
+        most_pages: int = MOST_PAGES,
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._sources = sources
+        self._queues = queues
+        self._counters = counters
+        self._most_pages = most_pages
+
+    async def count(self, database: str, generation: Generation) -> None:
+        """Let each queue that is behind go on behind the generation, and note how many events it misses.
+
+        StoreUnavailableError, and what the log raises.
+        """
+        queues = {one.id: one for one in self._queues() if database in one.options.databases}
+        if not queues:
+            return
+        total = Counter[str]()
+        for shard in self._sources.shards(database):
+            sources = [QueueSource(one, shard) for one in queues]
+            behind = dict[str, Position]()
+            for source, state in zip(sources, await self._store.states(sources), strict=True):
+                fed = queues[source.queue_id].starts.get(database, BEGINNING) if state is None else state.fed
+                if fed < generation.last:
+                    behind[source.queue_id] = fed
+            if behind:
+                total += await self._count_in(shard, {one: queues[one] for one in behind}, behind, generation.last)
+        for queue_id, number in sorted(total.items()):
+            self._counters["queues.missed"] += number
+            queue = queues[queue_id]
+            _log.warning("queue_events_missed", queue=queue.name, tenant=queue.tenant, database=database, count=number)
+
+    async def _count_in(
+        self, shard: Shard, queues: Mapping[str, DeclaredQueue], behind: Mapping[str, Position], last: Position
+    ) -> Counter[str]:
+        """How many events each has missed in one shard, and is known to have missed."""
+        found, reached = await self._look(shard, queues, behind, last)
+        counted = Counter[str]()
+        for queue_id, number in found.items():
+            queue, fed = queues[queue_id], behind[queue_id]
+            start, window = queue.starts.get(shard.database, BEGINNING), queue.options.rules.window
+            source = QueueSource(queue_id, shard)
+            told = await self._store.feed(source, start, fed, max(fed, reached), (), window, number)
+            if told.fed == reached:
+                counted[queue_id] += number
+        return counted
+
+    async def _look(
+        self, shard: Shard, queues: Mapping[str, DeclaredQueue], behind: Mapping[str, Position], last: Position
+    ) -> tuple[Counter[str], Position]:
+        tree = tree_of(shard.database, queues.values())
+        found, reached = Counter[str](), min(behind.values())
+        for _ in range(self._most_pages):
+            try:
+                part = await self._log.read(shard, Reading(EVERYTHING, reached, last), PAGE)
+            except ArchivedError as error:  # an earlier generation, which was dropped before
+                reached = max(reached + 1, error.until)
+                continue
+            for event in part.events:
+                for queue_id in tree.match(event.entry.topic.split("/")):
+                    if event.position > behind[queue_id] and self._sources.may_have(queues[queue_id], event.entry):
+                        found[queue_id] += 1
+            reached = max(reached, part.position)
+            if not part.more or reached >= last:
+                return found, last
+        return found, reached
