@@ -14,6 +14,7 @@ from app.access.people import People
 from app.access.plane import AccessPlane, open_access
 from app.access.ports import Everybody
 from app.api.application import Application
+from app.api.event_json import event_json
 from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
 from app.api.representation import command_json
 from app.audit.plane import AuditPlane, open_audit
@@ -32,6 +33,7 @@ from app.observers.measures import CommandMeasures
 from app.overview import Overviews, glance_at
 from app.plane import observers_of, services_of
 from app.queues.plane import open_queues
+from app.queues.pusher import QueueParcels
 from app.replies.plane import open_replies
 from app.runtime.services import Services
 from app.runtime.telemetry import Fill
@@ -61,6 +63,8 @@ class Homing:
         webhooks = open_webhooks(kernel, tenant_of=authority.tenant_of, render=command_json)
         events = open_event_plane(kernel, access, event_spans(kernel), lambda: self.node.info)
         queues = open_queues(kernel, events, authority.tenant_of)
+        if webhooks is not None and queues is not None:
+            webhooks.push(QueueParcels(queues, event_json, kernel.clock))
         known = KnownFromEvents(events)
         observed = open_observers(kernel, observers_of([audit, webhooks, events]))
         replies = open_replies(kernel, observed.observers, known.last_entry)

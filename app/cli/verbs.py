@@ -37,6 +37,7 @@ MANY: Final = 100
 
 HELP: Final[Mapping[str, str]] = {
     "action": "The action: read, send, cancel, …",
+    "batch": "The most events of the queue in one delivery: 1 to 64.",
     "bindings": 'The complete list of bindings as JSON: [{"role": "operator", "devices": ["dock-*"]}].',
     "body": "The new record as JSON; - reads it from standard input.",
     "cursor": "The cursor behind the last event that was handled, as read and follow give it.",

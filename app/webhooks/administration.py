@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from urllib.parse import urlsplit
 
+from app.core.access.rules import QUEUE_PLACE
 from app.core.clock import IdFactory
 from app.core.errors import CapacityError, InvalidInputError, WebhookChangedError, WebhookNotFoundError
 from app.core.webhooks.destinations import Network, refusal_of_host
 from app.core.webhooks.endpoints import (
+    USUAL_BATCH,
     Endpoint,
     new_id,
+    validate_batch,
     validate_events,
     validate_filter,
     validate_id,
@@ -36,6 +39,9 @@ class EndpointChange:
     devices: str | None = None
     methods: str | None = None
     enabled: bool | None = None
+    queue: str | None = None
+    """Of a new endpoint alone: a queue of its tenant."""
+    batch: int | None = None
 
 
 class WebhookAdministrator:
@@ -68,17 +74,19 @@ class WebhookAdministrator:
         """A new endpoint and its secret, which is shown this once; InvalidInputError, CapacityError."""
         if wanted.url is None:
             raise InvalidInputError("url", "is missing; allowed: https://host[:port]/path")
-        if wanted.events is None:
+        if wanted.events is None and wanted.queue is None:
             raise InvalidInputError("events", "is missing; a list is needed")
         blank = Endpoint(
             id=new_id(self._new_ulid()),
             tenant=tenant,
             url="",
             events=frozenset(),
-            devices="*",
+            devices="*" if wanted.queue is None else f"{QUEUE_PLACE}{wanted.queue}",
             methods="*:*",
             created_at=self._now(),
             root=self._signer.fingerprint,
+            queue=wanted.queue or "",
+            batch=0 if wanted.queue is None else USUAL_BATCH,
         )
         endpoint = self._changed(blank, wanted)
         there = await self._store.endpoints()
@@ -158,20 +166,32 @@ class WebhookAdministrator:
         return await self._sender.post(endpoint.url, headers, event.body)
 
     def _changed(self, endpoint: Endpoint, wanted: EndpointChange) -> Endpoint:
-        devices, methods = validate_filter(
-            endpoint.devices if wanted.devices is None else wanted.devices,
-            endpoint.methods if wanted.methods is None else wanted.methods,
-        )
-        changed = replace(endpoint, devices=devices, methods=methods)
+        changed = self._narrowed_by_queue(endpoint, wanted) if endpoint.queue else self._narrowed(endpoint, wanted)
         if wanted.url is not None:
             changed = replace(changed, url=self._url(wanted.url))
-        if wanted.events is not None:
-            changed = replace(changed, events=validate_events(wanted.events))
         if wanted.enabled is True:
             changed = replace(changed, disabled_at=None, disabled_reason=None)
         if wanted.enabled is False and changed.enabled:
             changed = changed.disabled(self._now(), "somebody has disabled it")
         return changed
+
+    @staticmethod
+    def _narrowed(endpoint: Endpoint, wanted: EndpointChange) -> Endpoint:
+        if wanted.batch is not None:
+            raise InvalidInputError("batch", "is of webhooks with a queue; this one is told of commands")
+        devices, methods = validate_filter(
+            endpoint.devices if wanted.devices is None else wanted.devices,
+            endpoint.methods if wanted.methods is None else wanted.methods,
+        )
+        events = endpoint.events if wanted.events is None else validate_events(wanted.events)
+        return replace(endpoint, devices=devices, methods=methods, events=events)
+
+    @staticmethod
+    def _narrowed_by_queue(endpoint: Endpoint, wanted: EndpointChange) -> Endpoint:
+        for field in ("events", "devices", "methods"):
+            if getattr(wanted, field) is not None:
+                raise InvalidInputError(field, "is of webhooks that are told of commands; this one has a queue")
+        return endpoint if wanted.batch is None else replace(endpoint, batch=validate_batch(wanted.batch))
 
     def _url(self, text: str) -> str:
         """The URL itself; InvalidInputError also where it names an address that nobody ever connects to."""

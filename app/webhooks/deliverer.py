@@ -23,7 +23,7 @@ INTERVAL: Final = 0.5
 
 
 class Deliverer:
-    """`live` tells the nodes of the cluster; `open_lane` makes the lane of an endpoint.
+    """`live` tells the nodes of the cluster; `open_lane` makes the lane of an endpoint; `pushes`: this node has queues.
 
     `root` is the fingerprint of the root secret that this node signs by.
     """
@@ -36,7 +36,8 @@ class Deliverer:
         waiting: DeliveryBacklog,
         live: Callable[[], Awaitable[Sequence[str]]],
         node_id: str,
-        open_lane: Callable[[str], DeliveryLane],
+        open_lane: Callable[[Endpoint], DeliveryLane],
+        pushes: Callable[[], bool],
         root: str,
         counters: Counters,
         interval: float = INTERVAL,
@@ -47,6 +48,7 @@ class Deliverer:
         self._live = live
         self._node_id = node_id
         self._open_lane = open_lane
+        self._pushes = pushes
         self._root = root
         self._counters = counters
         self._interval = interval
@@ -91,16 +93,15 @@ class Deliverer:
 
     def _staff(self) -> None:
         """A lane for each endpoint that falls to this node, and no other."""
-        mine = {
-            one.id for one in self._book.all if self._serves(one) and falls_to(self._node_id, self._known_live, one.id)
-        }
+        live = self._known_live
+        mine = {one.id: one for one in self._book.all if self._serves(one) and falls_to(self._node_id, live, one.id)}
         for gone in [one for one, (_, task) in self._lanes.items() if one not in mine or task.done()]:
             _, task = self._lanes.pop(gone)
             if task.done() and not task.cancelled():
                 task.result()  # a lane ends by itself only when its endpoint is not served any more
             task.cancel()
-        for new in mine - self._lanes.keys():
-            lane = self._open_lane(new)
+        for new in mine.keys() - self._lanes.keys():
+            lane = self._open_lane(mine[new])
             self._lanes[new] = lane, asyncio.create_task(lane.run(), name=f"webhook {new}")
 
     def _serves(self, endpoint: Endpoint) -> bool:
@@ -108,4 +109,4 @@ class Deliverer:
         if endpoint.root != self._root:
             self._counters["webhooks.other_root"] += 1
             return False
-        return endpoint.enabled
+        return endpoint.enabled and (not endpoint.queue or self._pushes())

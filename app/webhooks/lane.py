@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from random import Random
 from typing import Final
 
 import structlog
 
 from app.core.errors import HomingError
-from app.core.webhooks.deliveries import Delivery, Progress
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.schedule import GIVEN_UP_AFTER
 from app.core.webhooks.signatures import Signer
-from app.outbound.sender import SECONDS, Sender
+from app.outbound.sender import Sender
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters
-from app.store.webhooks import WebhookStore
+from app.webhooks.parcels import Parcel, ParcelSource
 
 MOST_IN_FLIGHT: Final = 8
-HOLD: Final = timedelta(seconds=2 * SECONDS)
-"""How long a claim counts: longer than an attempt and its settling take."""
-
 Disable = Callable[[Endpoint, str], Awaitable[None]]
 """Serves the endpoint no more, for a reason."""
 
@@ -36,22 +30,20 @@ class DeliveryLane:
         endpoint_id: str,
         *,
         endpoint: Callable[[str], Endpoint | None],
-        store: WebhookStore,
+        source: ParcelSource,
         sender: Sender,
         signer: Signer,
         disable: Disable,
         now: Callable[[], int],
-        random: Random,
         counters: Counters,
     ) -> None:
         self._id = endpoint_id
         self._endpoint = endpoint
-        self._store = store
+        self._source = source
         self._sender = sender
         self._signer = signer
         self._disable = disable
         self._now = now
-        self._random = random
         self._counters = counters
         self._flying: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
@@ -82,31 +74,26 @@ class DeliveryLane:
         if not free:
             return False
         try:
-            claimed = await self._store.claim(self._id, free, HOLD)
+            claimed = await self._source.claim(endpoint, free)
         except HomingError as error:
             self._log.debug("webhook_claim_failed", reason=str(error))
             return False
-        for one in claimed:
+        for one in claimed.parcels:
             task = asyncio.create_task(self._deliver(endpoint, one), name=f"webhook {self._id}")
             self._flying.add(task)
             task.add_done_callback(self._landed)
-        return len(claimed) == free
+        return claimed.more
 
     def _landed(self, task: asyncio.Task[None]) -> None:
         self._flying.discard(task)
         self._woken.set()
 
-    async def _deliver(self, endpoint: Endpoint, delivery: Delivery) -> None:
-        now = self._now()
-        headers = self._signer.headers(endpoint, delivery.event_id, delivery.body, now)
-        reply = await self._sender.post(endpoint.url, headers, delivery.body)
-        tried = delivery.after(reply, self._now(), self._random.random())
+    async def _deliver(self, endpoint: Endpoint, parcel: Parcel) -> None:
+        signed = self._signer.headers(endpoint, parcel.event_id, parcel.body, self._now())
+        reply = await self._sender.post(endpoint.url, {**signed, **parcel.headers}, parcel.body)
         self._counters[f"webhooks.{'delivered' if reply.delivered else 'failed'}"] += 1
-        if tried.progress is Progress.GIVEN_UP:
-            self._counters["webhooks.given_up"] += 1
-            self._log.warning("webhook_given_up", event_id=delivery.event_id, reason=reply.reason)
         try:
-            failing = await self._store.settle(self._id, tried)
+            failing = await self._source.settle(endpoint, parcel, reply)
             if reply.gone:
                 await self._disable(endpoint, "the receiver answered 410: it wants nothing any more")
             elif failing >= GIVEN_UP_AFTER:

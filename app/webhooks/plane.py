@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.core.errors import ConfigurationError, InvalidInputError
+from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.signatures import LEAST_ROOT_BYTES, Signer
 from app.kernel import Kernel
 from app.plane import Plane
@@ -21,6 +22,7 @@ from app.webhooks.collector import Collector
 from app.webhooks.deliverer import Deliverer
 from app.webhooks.events import Render
 from app.webhooks.lane import DeliveryLane
+from app.webhooks.parcels import ParcelSource, StoredDeliveries
 
 if TYPE_CHECKING:
     from app.outbound.sender import HttpSender
@@ -33,6 +35,12 @@ class WebhookPlane:
     book: EndpointBook
     administration: WebhookAdministrator
     plane: Plane
+    sources: list[ParcelSource]
+    """The source of outcomes, and behind it that of queues, where the node has them."""
+
+    def push(self, queues: ParcelSource) -> None:
+        """Serve endpoints with a queue, too, by what this claims."""
+        self.sources[1:] = [queues]
 
 
 def nobody(device_id: str, profile: str, method: str, named: Sequence[str]) -> tuple[str, ...]:
@@ -58,7 +66,9 @@ def open_webhooks(kernel: Kernel, *, tenant_of: TenantOf, render: Render) -> Web
     book = EndpointBook(hooks, tenant_of)
     kernel.access_changed.add(book.forget)
     sender = HttpSender(allowed=settings.allowed_networks, user_agent=f"homing/{__version__}")
-    deliverer = _deliverer(kernel, book, render, sender, signer)
+    told = StoredDeliveries(store=hooks, now=kernel.now_us, random=Random(), counters=kernel.counters)
+    sources: list[ParcelSource] = [told]
+    deliverer = _deliverer(kernel, book, render, sender, signer, sources)
     administration = WebhookAdministrator(
         store=hooks,
         book=book,
@@ -70,11 +80,19 @@ def open_webhooks(kernel: Kernel, *, tenant_of: TenantOf, render: Render) -> Web
         allowed=settings.allowed_networks,
     )
     service = Service("webhooks", deliverer.run, close=sender.close, fills=deliverer.fills)
-    return WebhookPlane(book=book, administration=administration, plane=Plane(name="webhooks", services=[service]))
+    plane = Plane(name="webhooks", services=[service])
+    return WebhookPlane(book=book, administration=administration, plane=plane, sources=sources)
 
 
-def _deliverer(kernel: Kernel, book: EndpointBook, render: Render, sender: HttpSender, signer: Signer) -> Deliverer:
-    hooks, counters, random = kernel.store.webhooks, kernel.counters, Random()
+def _deliverer(
+    kernel: Kernel,
+    book: EndpointBook,
+    render: Render,
+    sender: HttpSender,
+    signer: Signer,
+    sources: Sequence[ParcelSource],
+) -> Deliverer:
+    hooks, counters = kernel.store.webhooks, kernel.counters
     waiting = DeliveryBacklog(hooks, book)
     collector = Collector(
         store=hooks,
@@ -89,16 +107,15 @@ def _deliverer(kernel: Kernel, book: EndpointBook, render: Render, sender: HttpS
     async def live() -> Sequence[str]:
         return [node.node_id for node in await kernel.cluster.nodes()]
 
-    def open_lane(endpoint_id: str) -> DeliveryLane:
+    def open_lane(endpoint: Endpoint) -> DeliveryLane:
         return DeliveryLane(
-            endpoint_id,
+            endpoint.id,
             endpoint=book.get,
-            store=hooks,
+            source=sources[1] if endpoint.queue else sources[0],
             sender=sender,
             signer=signer,
             disable=collector.disable,
             now=kernel.now_us,
-            random=random,
             counters=counters,
         )
 
@@ -109,6 +126,7 @@ def _deliverer(kernel: Kernel, book: EndpointBook, render: Render, sender: HttpS
         live=live,
         node_id=kernel.info.node_id,
         open_lane=open_lane,
+        pushes=lambda: len(sources) > 1,
         root=signer.fingerprint,
         counters=counters,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictInt
 
 from app.api.representation import instant
 from app.api.v1.command_models import Instant
@@ -36,6 +36,11 @@ _Methods = Annotated[
 ]
 
 
+_Batch = Annotated[
+    StrictInt, Field(description="The most events of the queue in one delivery: 1 to 64, by default 32.")
+]
+
+
 class _WebhookModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -44,9 +49,18 @@ class NewWebhook(_WebhookModel):
     """A URL, and the events that are delivered to it."""
 
     url: _Url
-    events: _Events
-    devices: _Devices = "*"
-    methods: _Methods = "*:*"
+    events: _Events | None = None
+    devices: _Devices | None = None
+    methods: _Methods | None = None
+    queue: Annotated[
+        str | None,
+        Field(
+            description="A queue whose events are delivered, in place of outcomes of commands: `events`, `devices` and "
+            "`methods` are left out then. The caller needs `consume` on the queue.",
+            examples=["alarms"],
+        ),
+    ] = None
+    batch: _Batch | None = None
     tenant: Annotated[
         str | None,
         Field(description="The tenant that owns the webhook. Only operators of Homing itself may set it."),
@@ -60,6 +74,7 @@ class WebhookChange(_WebhookModel):
     events: _Events | None = None
     devices: _Devices | None = None
     methods: _Methods | None = None
+    batch: _Batch | None = None
     enabled: Annotated[StrictBool | None, Field(description="Deliveries to a disabled webhook are kept for a day.")] = (
         None
     )
@@ -76,6 +91,8 @@ class Webhook(_WebhookModel):
     events: _Events
     devices: _Devices
     methods: _Methods
+    queue: Annotated[str | None, Field(description="The queue whose events are delivered; null for outcomes.")]
+    batch: Annotated[int | None, Field(description="The most events of the queue in one delivery.")]
     created_at: Instant
     rotated_at: Annotated[Instant | None, Field(description="The instant of the last change of its secret.")]
     enabled: bool
@@ -146,6 +163,8 @@ def webhook_json(one: Endpoint) -> dict[str, Any]:
         "events": sorted(one.events),
         "devices": one.devices,
         "methods": one.methods,
+        "queue": one.queue or None,
+        "batch": one.batch or None,
         "created_at": instant(one.created_at),
         "rotated_at": _instant(one.rotated_at),
         "enabled": one.enabled,

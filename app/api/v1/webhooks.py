@@ -26,9 +26,11 @@ from app.core import errors
 from app.core.access.rules import Action
 from app.core.access.snapshot import DEFAULT_TENANT
 from app.core.errors import InvalidInputError, WebhooksOffError
+from app.core.queues.model import validate_queue_name
 from app.core.webhooks.deliveries import EVENT
 from app.core.webhooks.endpoints import ENDPOINT_ID, Endpoint
 from app.core.webhooks.places import FIRST, place_of
+from app.queues.plane import needed_queues
 from app.webhooks.administration import EndpointChange, WebhookAdministrator
 
 _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.WebhooksOffError])
@@ -93,19 +95,39 @@ _AtDesk = Annotated[_Desk, Depends(_desk)]
     summary="Create a webhook",
     response_model=models.WebhookWithSecret,
     response_description="The webhook and its secret, which is shown only once.",
-    responses=problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], *_AWAY),
+    responses=problems_of(
+        problems.INVALID,
+        *(BY_ERROR[one] for one in (errors.CapacityError, errors.QueueNotFoundError, errors.QueuesOffError)),
+        *_AWAY,
+    ),
     openapi_extra=_MAY,
 )
-async def create_webhook(body: models.NewWebhook, desk: _AtDesk) -> Reply:
-    """Homing posts events of commands that are sent from now on. All nodes know the webhook within a second."""
+async def create_webhook(body: models.NewWebhook, desk: _AtDesk, asker: WhoAsks, ports: NodePorts) -> Reply:
+    """Homing posts events of commands that are sent from now on. All nodes know the webhook within a second.
+
+    With a `queue`, Homing posts the events of that queue instead, as a batch of CloudEvents. A 2xx settles them, and
+    any other reply has them tried again as the queue says.
+    """
     tenant = desk.tenant
     if tenant is None:
         tenant = DEFAULT_TENANT.id if body.tenant is None else body.tenant
     elif body.tenant not in (None, tenant):
         raise InvalidInputError("tenant", f"{body.tenant!a} is not yours; leave it out")
-    wanted = EndpointChange(url=body.url, events=body.events, devices=body.devices, methods=body.methods)
+    wanted = EndpointChange(
+        url=body.url,
+        events=body.events,
+        devices=body.devices,
+        methods=body.methods,
+        queue=body.queue,
+        batch=body.batch,
+    )
+    if body.queue is not None:
+        validate_queue_name(body.queue, "queue")
+        asker.check_queue(Action.CONSUME, body.queue)
+        tenant = body.tenant or "" if desk.tenant is None else tenant  # queues of nobody are those of operators
+        await needed_queues(ports.queues).find(tenant, body.queue)
     endpoint, secret = await desk.webhooks.create(tenant, wanted)
-    desk.note(endpoint.id, "create")
+    desk.note(endpoint.id, "create", [] if body.queue is None else [f"queue {body.queue}"])
     return _json({**webhook_json(endpoint), "secret": secret}, 201)
 
 
@@ -154,7 +176,12 @@ async def change_webhook(webhook_id: _Id, body: models.WebhookChange, condition:
         condition.check(f"webhook {webhook_id}", _tag(before))
 
     wanted = EndpointChange(
-        url=body.url, events=body.events, devices=body.devices, methods=body.methods, enabled=body.enabled
+        url=body.url,
+        events=body.events,
+        devices=body.devices,
+        methods=body.methods,
+        enabled=body.enabled,
+        batch=body.batch,
     )
     endpoint = await desk.webhooks.change(desk.tenant, webhook_id, wanted, check)
     desk.note(webhook_id, "change", sorted(body.model_fields_set))

@@ -159,6 +159,8 @@ def encode_endpoint(one: Endpoint) -> bytes:
             "rotated": one.rotated_at,
             "disabled": one.disabled_at,
             "why": one.disabled_reason,
+            # 0.2.0 compares an endpoint byte for byte when it writes it, and knows of no queues.
+            **({"queue": one.queue, "batch": one.batch} if one.queue else {}),
         }
     )
 
@@ -179,6 +181,8 @@ def decode_endpoint(data: bytes) -> Endpoint:
         rotated_at=found["rotated"],
         disabled_at=found["disabled"],
         disabled_reason=found["why"],
+        queue=found.get("queue", ""),
+        batch=found.get("batch", 0),
     )
 
 

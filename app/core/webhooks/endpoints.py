@@ -16,6 +16,8 @@ from app.core.errors import InvalidInputError
 OVERLAP_US: Final = 24 * 3_600_000_000
 """How long the secret of before signs as well, after a rotation."""
 
+MOST_IN_BATCH: Final = 64
+USUAL_BATCH: Final = 32
 _MAX_URL: Final = 2_048
 ENDPOINT_ID: Final = "wh_[0-9A-HJKMNP-TV-Z]{26}"
 _ID: Final = re.compile(ENDPOINT_ID, re.ASCII)
@@ -45,8 +47,10 @@ BY_STATE: Final = {one: EventType(f"command.{one}") for one in CommandState if o
 class Endpoint:
     """A URL that is told of events. Instants are microseconds since the Unix epoch.
 
-    `devices` is a pattern of device ids; `methods` one of `profile:method`. `tenant` is "" where nobody is asked for a
-    key. The secret is derived from `id` and `epoch` (`app/core/webhooks/signatures.py`).
+    `devices` is a pattern of device ids; `methods` one of `profile:method`. Of an endpoint with a queue, `devices` is
+    the place of the queue, which no device has, and there are no `events`: so nodes of 0.2.0 have nothing to tell it.
+    `tenant` is "" where nobody is asked for a key. The secret is derived from `id` and `epoch`
+    (`app/core/webhooks/signatures.py`).
     """
 
     id: str
@@ -62,6 +66,10 @@ class Endpoint:
     rotated_at: int | None = None
     disabled_at: int | None = None
     disabled_reason: str | None = None
+    queue: str = ""
+    """The queue over the log whose events are pushed to it; "" if it is told of commands."""
+    batch: int = 0
+    """The most events of its queue that it gets at once."""
 
     @property
     def enabled(self) -> bool:
@@ -97,6 +105,13 @@ def validate_id(text: str) -> str:
     if not _ID.fullmatch(text):
         raise InvalidInputError("webhook_id", "is none; allowed: wh_ and a ULID, as POST /v1/webhooks gave it")
     return text
+
+
+def validate_batch(batch: int) -> int:
+    """The batch itself; InvalidInputError."""
+    if not 1 <= batch <= MOST_IN_BATCH:
+        raise InvalidInputError("batch", f"{batch} is out of range; allowed: 1 to {MOST_IN_BATCH}")
+    return batch
 
 
 def validate_events(names: Iterable[str]) -> frozenset[EventType]:

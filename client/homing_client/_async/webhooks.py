@@ -27,17 +27,21 @@ class AsyncWebhooks:
         self,
         url: str,
         *,
-        events: Sequence[str],
+        events: Sequence[str] | None = None,
         devices: str | None = None,
         methods: str | None = None,
+        queue: str | None = None,
+        batch: int | None = None,
         tenant: str | None = None,
     ) -> JsonObject:
         """Create a webhook that receives these `events`, such as `command.failed`. `secret` is shown only this once.
 
         `devices` and `methods` are patterns that narrow it, such as `dock-*`, and `dji:*` for `PROFILE:METHOD`.
-        `tenant` owns it; only operators of Homing itself may set it.
+        With a `queue` it receives the events of that queue instead, up to `batch` at once, as CloudEvents. `tenant`
+        owns it; only operators of Homing itself may set it.
         """
-        body = given(url=url, events=list(events), devices=devices, methods=methods, tenant=tenant)
+        told = None if events is None else list(events)
+        body = given(url=url, events=told, devices=devices, methods=methods, queue=queue, batch=batch, tenant=tenant)
         return await self._object(Request("POST", "/v1/webhooks", body=body, repeatable=False))
 
     async def get(self, webhook_id: str) -> Tagged:
@@ -52,6 +56,7 @@ class AsyncWebhooks:
         events: Sequence[str] | None = None,
         devices: str | None = None,
         methods: str | None = None,
+        batch: int | None = None,
         enabled: bool | None = None,
         if_match: str | None = None,
     ) -> Tagged:
@@ -60,7 +65,7 @@ class AsyncWebhooks:
         Nodes of version 0.2 ignore `if_match`.
         """
         told = None if events is None else list(events)
-        body = given(url=url, events=told, devices=devices, methods=methods, enabled=enabled)
+        body = given(url=url, events=told, devices=devices, methods=methods, batch=batch, enabled=enabled)
         return tagged_of(
             await self._session.exchange(changed("PATCH", _ONE, {"webhook_id": webhook_id}, body, if_match))
         )

@@ -1,0 +1,122 @@
+"""Pushes queues to webhooks: what a lane claims are loans of the queue, and the reply settles all events of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import orjson
+
+from app.core.clock import Clock
+from app.core.events.event import Event
+from app.core.queues.loans import LoanToken, SettleHow, micros_of
+from app.core.queues.model import DeclaredQueue
+from app.core.webhooks.endpoints import Endpoint
+from app.core.webhooks.schedule import Reply
+from app.queues.plane import QueuePlane, TokenSettlement
+from app.queues.taker import QueueMessage
+from app.webhooks.parcels import HOLD, ClaimedParcels, Parcel
+
+CONTENT_TYPE: Final = "application/cloudevents-batch+json"
+TYPE: Final = "homing.queue.event"
+MOST_BYTES: Final = 160 * 1024
+"""Of the values of a batch, which are a third longer as base64: with all about them a body has 256 KiB at most."""
+WAIT_SECONDS: Final = 5.0
+"""How long a claim waits for the first event."""
+FIRST_PAUSE: Final = 1.0
+"""Seconds without an attempt after a first failure; twice as long after each further one."""
+LONGEST_PAUSE: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Standing:
+    """An endpoint that has failed, and not succeeded since. Instants in s, on the clock that only goes forward."""
+
+    since: float
+    pause: float
+    until: float
+    in_flight: int = 0
+
+
+class QueueParcels:
+    """Batches of a queue, as CloudEvents. `show` gives an event as the API shows it.
+
+    While a receiver fails, one event at a time is tried, so that few deliveries of few events are used up meanwhile.
+    """
+
+    def __init__(self, queues: QueuePlane, show: Callable[[Event], bytes], clock: Clock) -> None:
+        self._queues = queues
+        self._show = show
+        self._clock = clock
+        self._failing: dict[str, _Standing] = {}
+
+    async def claim(self, endpoint: Endpoint, most: int) -> ClaimedParcels:
+        """See ParcelSource. QueueNotFoundError while there is no such queue."""
+        del most  # one batch after the other: the lane asks again at once
+        failing = self._failing.get(endpoint.id)
+        if failing is not None and (failing.in_flight or self._clock.monotonic() < failing.until):
+            return ClaimedParcels((), more=False)
+        queue = await self._queues.find(endpoint.tenant, endpoint.queue)
+        batch = endpoint.batch if failing is None else 1
+        messages = await self._queues.take(queue, batch, endpoint.id, WAIT_SECONDS, MOST_BYTES, auto=False)
+        if messages and failing is None and endpoint.id in self._failing:  # it began to fail while this waited
+            await self._queues.settle(queue, _all(messages, SettleHow.RELEASE))
+            return ClaimedParcels((), more=False)
+        if not messages:
+            return ClaimedParcels((), more=False)
+        if queue.options.loan < HOLD:  # an attempt may take longer than the queue lends
+            await self._queues.settle(queue, _all(messages, SettleHow.EXTEND, micros_of(HOLD)))
+        failing = self._failing.get(endpoint.id)
+        if failing is not None:
+            failing.in_flight += 1
+        first = messages[0].token
+        event_id = f"evt_{first.life}_{first.shard.database}_{first.shard.number}_{first.number}_{first.index}"
+        body = b"[%b]" % b",".join(self._cloud_event(queue, one) for one in messages)
+        return ClaimedParcels([Parcel(event_id, body, messages, {"content-type": CONTENT_TYPE})], more=True)
+
+    async def settle(self, endpoint: Endpoint, parcel: Parcel, reply: Reply) -> int:
+        """See ParcelSource."""
+        failing = self._note(endpoint, reply)
+        how = SettleHow.DONE if reply.delivered else SettleHow.RELEASE if reply.gone else SettleHow.RETRY
+        queue = await self._queues.find(endpoint.tenant, endpoint.queue)
+        await self._queues.settle(queue, _all(parcel.claim, how))
+        return failing
+
+    def _note(self, endpoint: Endpoint, reply: Reply) -> int:
+        """Remember whether it fails; for how long it has done so (µs)."""
+        if reply.delivered:
+            self._failing.pop(endpoint.id, None)
+            return 0
+        now, known = self._clock.monotonic(), self._failing.get(endpoint.id)
+        if known is None:
+            self._failing[endpoint.id] = _Standing(now, FIRST_PAUSE, now + FIRST_PAUSE)
+            return 0
+        if known.in_flight:  # else it was sent before the first failure was known
+            known.in_flight -= 1
+            known.pause = min(2 * known.pause, LONGEST_PAUSE)
+        known.until = now + known.pause
+        return round((now - known.since) * 1_000_000)
+
+    def _cloud_event(self, queue: DeclaredQueue, message: QueueMessage) -> bytes:
+        token, event = message.token, message.event
+        at = datetime.fromtimestamp(event.position // 1000 / 1000, UTC).isoformat(timespec="milliseconds")
+        return orjson.dumps(
+            {
+                "specversion": "1.0",
+                "id": f"{message.database}.{token.shard.number}.{event.position}",
+                "source": f"/v1/queues/{queue.name}",
+                "type": TYPE,
+                "subject": event.entry.topic,
+                "time": at.replace("+00:00", "Z"),
+                "datacontenttype": "application/json",
+                "delivery": message.delivery,
+                "data": orjson.Fragment(self._show(event)),
+            }
+        )
+
+
+def _all(messages: Sequence[QueueMessage], how: SettleHow, amount: int = -1) -> list[TokenSettlement]:
+    tokens: list[LoanToken] = [one.token for one in messages]
+    return [TokenSettlement(one, how, amount) for one in tokens]
