@@ -18,7 +18,7 @@ WORDS = {
     r"\bAsync(?=[A-Z])": "",
     r"\b(Abstract)Async(?=Context)": r"\1",
     r"\b_async\b": "_sync",
-    r"\basync_sleep\b": "sleep",
+    r"\basync_(sleep|together)\b": r"\1",
     r"\b(__)?a(enter|exit|iter|next|close)(?(1)__)\b": r"\1\2\1",
     r"\baclosing\b": "closing",
 }

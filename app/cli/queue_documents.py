@@ -169,7 +169,7 @@ class _Difference:
         return f"{self.kind} {self.name}"
 
     def in_words(self, *, dry_run: bool) -> str:
-        """What becomes of it."""
+        """The sentence that says what becomes of it."""
         would = "would be " if dry_run else ""
         if not self.there:
             return f"{would}created"

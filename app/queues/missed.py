@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class MissedEvents:
-    """Whoever drops a generation calls `count` first. The store compares, so two nodes count an event once."""
+    """Counts before a generation is dropped. The store compares, so two nodes count an event once."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class MissedEvents:
     async def _count_in(
         self, shard: Shard, queues: Mapping[str, DeclaredQueue], behind: Mapping[str, Position], last: Position
     ) -> Counter[str]:
-        """How many events each has missed in one shard, and is known to have missed."""
+        """Count in one shard. Return the numbers that the store has noted now, by queue."""
         found, reached = await self._look(shard, queues, behind, last)
         counted = Counter[str]()
         for queue_id, number in found.items():

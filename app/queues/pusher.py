@@ -28,6 +28,8 @@ WAIT_SECONDS: Final = 5.0
 FIRST_PAUSE: Final = 1.0
 """Seconds without an attempt after a first failure; twice as long after each further one."""
 LONGEST_PAUSE: Final = 60.0
+MOST_FAILING: Final = 1_000
+"""Endpoints that are remembered as failing."""
 
 
 @dataclass(slots=True)
@@ -37,7 +39,9 @@ class _Standing:
     since: float
     pause: float
     until: float
-    in_flight: int = 0
+    """Before that it is not tried."""
+    tried: bool = False
+    """True if one event was sent to see whether it still fails."""
 
 
 class QueueParcels:
@@ -56,7 +60,7 @@ class QueueParcels:
         """See ParcelSource. QueueNotFoundError while there is no such queue."""
         del most  # one batch after the other: the lane asks again at once
         failing = self._failing.get(endpoint.id)
-        if failing is not None and (failing.in_flight or self._clock.monotonic() < failing.until):
+        if failing is not None and self._clock.monotonic() < failing.until:
             return ClaimedParcels((), more=False)
         queue = await self._queues.find(endpoint.tenant, endpoint.queue)
         batch = endpoint.batch if failing is None else 1
@@ -68,9 +72,8 @@ class QueueParcels:
             return ClaimedParcels((), more=False)
         if queue.options.loan < HOLD:  # an attempt may take longer than the queue lends
             await self._queues.settle(queue, _all(messages, SettleHow.EXTEND, micros_of(HOLD)))
-        failing = self._failing.get(endpoint.id)
-        if failing is not None:
-            failing.in_flight += 1
+        if failing is not None:  # an attempt of which nobody hears, as its lane has ended, holds up no later one
+            failing.tried, failing.until = True, self._clock.monotonic() + HOLD.total_seconds()
         first = messages[0].token
         event_id = f"evt_{first.life}_{first.shard.database}_{first.shard.number}_{first.number}_{first.index}"
         body = b"[%b]" % b",".join(self._cloud_event(queue, one) for one in messages)
@@ -91,12 +94,13 @@ class QueueParcels:
             return 0
         now, known = self._clock.monotonic(), self._failing.get(endpoint.id)
         if known is None:
+            if len(self._failing) >= MOST_FAILING:  # most of them were deleted
+                self._failing.clear()
             self._failing[endpoint.id] = _Standing(now, FIRST_PAUSE, now + FIRST_PAUSE)
             return 0
-        if known.in_flight:  # else it was sent before the first failure was known
-            known.in_flight -= 1
-            known.pause = min(2 * known.pause, LONGEST_PAUSE)
-        known.until = now + known.pause
+        if known.tried:  # else it was sent before the first failure was known
+            known.tried, known.pause = False, min(2 * known.pause, LONGEST_PAUSE)
+            known.until = now + known.pause
         return round((now - known.since) * 1_000_000)
 
     def _cloud_event(self, queue: DeclaredQueue, message: QueueMessage) -> bytes:

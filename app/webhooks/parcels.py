@@ -1,4 +1,4 @@
-"""What the lane of an endpoint sends: claimed where it waits, and settled there when the receiver has replied."""
+"""Parcels that the lane of an endpoint sends: claimed where they wait, and settled when the receiver has replied."""
 
 from __future__ import annotations
 

@@ -58,12 +58,14 @@ from homing_client._wire import AsyncTransport, Reply, ServerEvent, Transport
 if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
     from homing_client._async.client import AsyncDevice, AsyncHoming
+    from homing_client._async.consumer import AsyncConsumer
     from homing_client._async.events import AsyncEvents, AsyncReader
     from homing_client._async.exchanges import AsyncExchanges
     from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
     from homing_client._sync.client import Device, Homing
+    from homing_client._sync.consumer import Consumer
     from homing_client._sync.events import Events, Reader
     from homing_client._sync.exchanges import Exchanges
     from homing_client._sync.queues import Message, Queue, Queues
@@ -73,6 +75,7 @@ __all__ = [
     "NO_RETRY",
     "Access",
     "AsyncAccess",
+    "AsyncConsumer",
     "AsyncDevice",
     "AsyncEvents",
     "AsyncExchanges",
@@ -91,6 +94,7 @@ __all__ = [
     "CommandEvent",
     "ConfigurationError",
     "ConflictError",
+    "Consumer",
     "Device",
     "DeviceRecord",
     "DeviceRefusedError",
@@ -140,6 +144,8 @@ _MODULES: Final = {
     **{name: f"_sync.{name.lower()}" for name in ("Access", "Events", "Exchanges", "Queues", "Webhooks")},
     **dict.fromkeys(("AsyncMessage", "AsyncQueue"), "_async.queues"),
     **dict.fromkeys(("Message", "Queue"), "_sync.queues"),
+    "AsyncConsumer": "_async.consumer",
+    "Consumer": "_sync.consumer",
     "AsyncReader": "_async.events",
     "Reader": "_sync.events",
 }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 monotonic = time.monotonic
 """Seconds since an arbitrary point."""
@@ -27,6 +30,42 @@ async def async_sleep(seconds: float) -> None:
     import asyncio  # noqa: PLC0415 - it takes longer to import than all of this package
 
     await asyncio.sleep(seconds)
+
+
+async def async_together(works: Sequence[Callable[[], Any]], stop: Callable[[], None]) -> None:
+    """Do all of these at the same time, and raise the first failure when all have ended."""
+    import asyncio  # noqa: PLC0415 - likewise
+
+    del stop  # whoever is cancelled cancels them
+    ends = await asyncio.gather(*(one() for one in works), return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+
+
+def together(works: Sequence[Callable[[], Any]], stop: Callable[[], None]) -> None:
+    """Do each of these in a thread, and raise the first failure when all have ended. An interrupt calls `stop`."""
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(one,), daemon=True) for one in works]
+    for one in threads:
+        one.start()
+    try:
+        for one in threads:
+            one.join()
+    except BaseException:
+        stop()
+        for one in threads:
+            one.join()
+        raise
+    if failures:
+        raise failures[0]
 
 
 def sleep(seconds: float) -> None:

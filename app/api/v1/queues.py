@@ -153,7 +153,7 @@ async def bind_queue(name: _Name, body: models.RoutesBody, condition: Conditiona
     openapi_extra=_MANAGES,
 )
 async def unbind_queue(name: _Name, body: models.RoutesBody, condition: Conditional, counter: _AtCounter) -> Reply:
-    """What the queue has looked at already is delivered still. The last route of a queue cannot be removed."""
+    """Events that the queue has looked at already are delivered still. The last route of a queue cannot be removed."""
     return await _rerouted(name, body, condition, counter, add=False)
 
 

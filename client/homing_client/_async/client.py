@@ -22,6 +22,7 @@ from homing_client.contexts import addresses, resolve
 
 if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
+    from homing_client._async.consumer import AsyncConsumer
     from homing_client._async.events import AsyncEvents
     from homing_client._async.exchanges import AsyncExchanges
     from homing_client._async.queues import AsyncQueue, AsyncQueues
@@ -95,6 +96,15 @@ class AsyncHoming:
         from homing_client._async.queues import AsyncQueue  # noqa: PLC0415 - likewise
 
         return AsyncQueue(self._session, name)
+
+    def consumer(self, *, parallel: int = 1, consumer: str = "", also: Sequence[AsyncHoming] = ()) -> AsyncConsumer:
+        """A program that consumes queues by callbacks, `parallel` events of each at the same time.
+
+        `also` are other clusters, whose queues of the same names it consumes as well.
+        """
+        from homing_client._async.consumer import AsyncConsumer  # noqa: PLC0415 - likewise
+
+        return AsyncConsumer([self, *also], parallel, consumer)
 
     @cached_property
     def webhooks(self) -> AsyncWebhooks:

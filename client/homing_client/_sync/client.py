@@ -23,6 +23,7 @@ from homing_client.contexts import addresses, resolve
 
 if TYPE_CHECKING:
     from homing_client._sync.access import Access
+    from homing_client._sync.consumer import Consumer
     from homing_client._sync.events import Events
     from homing_client._sync.exchanges import Exchanges
     from homing_client._sync.queues import Queue, Queues
@@ -96,6 +97,15 @@ class Homing:
         from homing_client._sync.queues import Queue  # noqa: PLC0415 - likewise
 
         return Queue(self._session, name)
+
+    def consumer(self, *, parallel: int = 1, consumer: str = "", also: Sequence[Homing] = ()) -> Consumer:
+        """A program that consumes queues by callbacks, `parallel` events of each at the same time.
+
+        `also` are other clusters, whose queues of the same names it consumes as well.
+        """
+        from homing_client._sync.consumer import Consumer  # noqa: PLC0415 - likewise
+
+        return Consumer([self, *also], parallel, consumer)
 
     @cached_property
     def webhooks(self) -> Webhooks:

@@ -41,6 +41,8 @@ class Webhooks:
         With a `queue` it receives the events of that queue instead, up to `batch` at once, as CloudEvents. `tenant`
         owns it; only operators of Homing itself may set it.
         """
+        if events is None and queue is None:
+            raise ValueError("events are missing; allowed: events of commands, or a queue")
         told = None if events is None else list(events)
         body = given(url=url, events=told, devices=devices, methods=methods, queue=queue, batch=batch, tenant=tenant)
         return self._object(Request("POST", "/v1/webhooks", body=body, repeatable=False))

@@ -85,6 +85,25 @@ async def test_while_it_fails_one_event_at_a_time_is_tried_with_growing_pauses()
     assert queues.asked[-1] == 8
 
 
+async def test_an_attempt_of_which_nobody_hears_holds_up_no_later_one() -> None:
+    _, parcels, clock, endpoint = staged()
+    await attempt(parcels, endpoint, BROKEN)
+    clock.advance(LONGEST_PAUSE)
+    assert (await parcels.claim(endpoint, 8)).parcels  # its lane ends before there is a reply
+    clock.advance(LONGEST_PAUSE)
+    assert (await parcels.claim(endpoint, 8)).parcels
+
+
+async def test_eight_that_fail_at_once_are_one_failure() -> None:
+    queues, parcels, clock, endpoint = staged()
+    under_way = [parcel for _ in range(8) for parcel in (await parcels.claim(endpoint, 8)).parcels]
+    for parcel in under_way:
+        await parcels.settle(endpoint, parcel, BROKEN)
+    clock.advance(1)
+    assert (await parcels.claim(endpoint, 8)).parcels
+    assert queues.asked[-1] == 1
+
+
 async def test_what_was_lent_while_it_began_to_fail_is_given_back() -> None:
     queues, parcels, _, endpoint = staged()
     (parcel,) = (await parcels.claim(endpoint, 8)).parcels

@@ -25,8 +25,9 @@ if fed == ARGV[1] and size + count <= tonumber(ARGV[5]) then
   end
   redis.call('HSET', KEYS[1], 'fed', fed, 'size', string.format('%.0f', size), 'last', string.format('%.0f', last))
   if ARGV[6] ~= '0' then
-    redis.call('HINCRBY', KEYS[1], 'expired', ARGV[6])
-    redis.call('HINCRBY', KEYS[1], 'missed', ARGV[6])
+    local counted = redis.call('HMGET', KEYS[1], 'expired', 'missed')
+    redis.call('HSET', KEYS[1], 'expired', string.format('%.0f', (tonumber(counted[1]) or 0) + ARGV[6]),
+      'missed', string.format('%.0f', (tonumber(counted[2]) or 0) + ARGV[6]))
   end
 end
 return {fed, size, found[3] or '0'}
