@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from app.callbacks.answers import Answers
@@ -17,14 +17,19 @@ from app.commands.deadlines.sweeper import Sweeper
 from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
+from app.commands.held.claimant import Claimant
+from app.commands.held.command_holder import CommandHolder
+from app.commands.held.drainer import Drainer
+from app.commands.held.held_judge import HeldJudge
 from app.commands.peer_query import PeerQuery
-from app.commands.send.absence import Absence, OfflineSince
+from app.commands.send.absence import Absence, OfflineSince, nobody_knows, nobody_knows_now
 from app.commands.send.admission import CommandAdmission, LastEvent, no_events
 from app.commands.send.invoker import Invoker
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import Registrar, ToldOf
 from app.commands.send.repeater import Repeater
 from app.core.commands.callback import Answer
+from app.core.commands.command import Command
 from app.kernel import Kernel
 from app.mqtt.inbox import Arrival, Inbox
 from app.observed import Observed
@@ -49,6 +54,7 @@ class CommandPlane:
     """Asks the other nodes."""
     explainer: Explainer
     invoker: Invoker
+    holder: CommandHolder
     absence: Absence
     expirer: Expirer
     repeater: Repeater
@@ -73,6 +79,25 @@ class _Sending:
     invoker: Invoker
     sweeper: Sweeper
     repeater: Repeater
+    holder: CommandHolder
+    drainer: Drainer
+    judge: HeldJudge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSurroundings:
+    """The questions that commands ask of other planes."""
+
+    told_of: ToldOf
+    """Says which webhooks are told of a command."""
+    offline_since: OfflineSince = nobody_knows
+    """Says since when a device is known to be away."""
+    online: Callable[[str], Awaitable[bool | None]] = nobody_knows_now
+    """Says whether a device is there; None where nobody knows."""
+    last_event: LastEvent = no_events
+    """The last value of a topic."""
+    may_send: Callable[[Command], None] = lambda _command: None
+    """Return where the caller of a held command may send it, by the rules of this moment."""
 
 
 def open_commands(
@@ -81,17 +106,11 @@ def open_commands(
     canary: Canary,
     *,
     replies_to: Callable[[Arrival], bool] | None,
-    told_of: ToldOf,
-    offline_since: OfflineSince,
-    last_event: LastEvent = no_events,
+    around: CommandSurroundings,
 ) -> CommandPlane:
-    """Nothing is connected yet.
-
-    `replies_to` replies to messages of devices that ask, `told_of` says which webhooks are told of a command,
-    `offline_since` what is known of a device that is away, and `last_event` the last value of a topic.
-    """
+    """Nothing is connected yet. `replies_to` replies to messages of devices that ask."""
     home = _home(kernel, observed)
-    sending = _sending(kernel, observed, home, canary, told_of, offline_since, last_event)
+    sending = _sending(kernel, observed, home, canary, around)
     peers = _peers(kernel)
     return CommandPlane(
         inbox=_inbox(kernel, observed, home, replies_to),
@@ -101,8 +120,9 @@ def open_commands(
         watches=observed.watches,
         stream=observed.command_stream,
         peers=peers,
-        explainer=_explainer(kernel, peers, observed.notes, home.open_commands),
+        explainer=_explainer(kernel, peers, observed.notes, home.open_commands, sending.judge),
         invoker=sending.invoker,
+        holder=sending.holder,
         absence=sending.absence,
         expirer=sending.expirer,
         repeater=sending.repeater,
@@ -118,6 +138,7 @@ def open_commands(
                 Service("waker", home.waker.run),
                 Service("sweeper", sending.sweeper.run),
                 Service("absence", sending.absence.run),
+                Service("held", sending.drainer.run, drain=sending.drainer.drained, fills=observed.waiting.fills),
             ],
         ),
     )
@@ -146,16 +167,14 @@ def _sending(
     observed: Observed,
     home: _Home,
     canary: Canary,
-    told_of: ToldOf,
-    offline_since: OfflineSince,
-    last_event: LastEvent,
+    around: CommandSurroundings,
 ) -> _Sending:
     settings, store, profiles, node_id = kernel.settings, kernel.store, kernel.languages.profiles, kernel.info.node_id
     absence = Absence(
         mqtt=kernel.mqtt,
         profiles=profiles,
         contradicted=lambda: canary.contradicted,
-        offline_since=offline_since,
+        offline_since=around.offline_since,
         expire=settings.mqtt.version != "3.1.1",
     )
     expirer = Expirer(
@@ -164,10 +183,37 @@ def _sending(
     publisher = Publisher(
         mqtt=kernel.mqtt, profiles=profiles, observers=observed.observers, absence=absence, carrier=observed.spans
     )
+    registrar = Registrar(
+        publisher=publisher,
+        new_ulid=kernel.adapters.new_ulid,
+        node_id=kernel.info.node_id,
+        retention=kernel.settings.store.retention,
+        told_of=around.told_of,
+    )
+    admission = CommandAdmission(
+        profiles=kernel.languages.profiles,
+        last_event=around.last_event,
+        store=kernel.store,
+        now_us=kernel.now_us,
+        counters=kernel.counters,
+    )
+    drainer, judge = _drainer(kernel, observed, home, publisher, expirer, admission, around)
     return _Sending(
         absence=absence,
         expirer=expirer,
-        invoker=_invoker(kernel, observed, home, publisher, expirer, told_of, last_event),
+        invoker=_invoker(kernel, observed, home, publisher, expirer, registrar, admission),
+        drainer=drainer,
+        judge=judge,
+        holder=CommandHolder(
+            store=store,
+            registrar=registrar,
+            admission=admission,
+            waiters=home.waiters,
+            drainer=drainer,
+            all_know=kernel.cluster.all_know,
+            observers=observed.observers,
+            clock=kernel.clock,
+        ),
         sweeper=Sweeper(
             store=store,
             cluster=kernel.cluster,
@@ -189,35 +235,59 @@ def _sending(
     )
 
 
+def _drainer(
+    kernel: Kernel,
+    observed: Observed,
+    home: _Home,
+    publisher: Publisher,
+    expirer: Expirer,
+    admission: CommandAdmission,
+    around: CommandSurroundings,
+) -> tuple[Drainer, HeldJudge]:
+    judge = HeldJudge(
+        publisher=publisher, admission=admission, may=around.may_send, online=around.online, now_us=kernel.now_us
+    )
+    claimant = Claimant(
+        store=kernel.store,
+        publisher=publisher,
+        open_commands=home.open_commands,
+        expirer=expirer,
+        serves=lambda: kernel.cluster.listening,
+        node_id=kernel.info.node_id,
+        new_secret=kernel.adapters.new_secret,
+        clock=kernel.clock,
+        counters=kernel.counters,
+        observers=observed.observers,
+    )
+    drainer = Drainer(
+        store=kernel.store,
+        waiting=observed.waiting,
+        judge=judge,
+        claimant=claimant,
+        nodes=kernel.cluster.nodes,
+        node_id=kernel.info.node_id,
+        interval=kernel.interval,
+    )
+    kernel.device_heard.add(drainer.heard)
+    return drainer, judge
+
+
 def _invoker(
     kernel: Kernel,
     observed: Observed,
     home: _Home,
     publisher: Publisher,
     expirer: Expirer,
-    told_of: ToldOf,
-    last_event: LastEvent,
+    registrar: Registrar,
+    admission: CommandAdmission,
 ) -> Invoker:
-    registrar = Registrar(
-        publisher=publisher,
-        new_ulid=kernel.adapters.new_ulid,
-        node_id=kernel.info.node_id,
-        retention=kernel.settings.store.retention,
-        told_of=told_of,
-    )
     return Invoker(
         store=kernel.store,
         echoes=Echoes(kernel.store.states, kernel.languages.profiles),
         publisher=publisher,
         open_commands=home.open_commands,
         waiters=home.waiters,
-        admission=CommandAdmission(
-            profiles=kernel.languages.profiles,
-            last_event=last_event,
-            store=kernel.store,
-            now_us=kernel.now_us,
-            counters=kernel.counters,
-        ),
+        admission=admission,
         registrar=registrar,
         node_id=kernel.info.node_id,
         expirer=expirer,
@@ -256,7 +326,9 @@ def _peers(kernel: Kernel) -> PeerQuery:
     return peers
 
 
-def _explainer(kernel: Kernel, peers: PeerQuery, notes: Notes, open_commands: OpenCommands) -> Explainer:
+def _explainer(
+    kernel: Kernel, peers: PeerQuery, notes: Notes, open_commands: OpenCommands, judge: HeldJudge
+) -> Explainer:
     notes.open_command = open_commands.get
     return Explainer(
         peers=peers,
@@ -265,4 +337,5 @@ def _explainer(kernel: Kernel, peers: PeerQuery, notes: Notes, open_commands: Op
         profiles=kernel.languages.profiles,
         elsewhere=notes.elsewhere,
         last_heard=notes.last_heard,
+        why_held=judge.why,
     )

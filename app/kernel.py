@@ -124,6 +124,8 @@ class Kernel:
     tracing: Tracing | None
     access_changed: Listeners[[]]
     """Called whenever another version of the access directory counts."""
+    device_heard: Listeners[str]
+    """Called with a device whose event came to this node, or that has come back."""
     plane: Plane
 
     @property
@@ -188,6 +190,7 @@ def open_kernel(settings: Settings, adapters: Adapters) -> Kernel:
         languages=languages,
         tracing=tracing,
         access_changed=Listeners(),
+        device_heard=Listeners(),
         plane=Plane(name="kernel", services=_services(adapters.store, mqtt, languages, tracing)),
     )
 

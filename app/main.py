@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from fastapi import FastAPI
@@ -20,7 +21,8 @@ from app.api.representation import command_json
 from app.audit.plane import AuditPlane, open_audit
 from app.broker.plane import open_broker
 from app.cluster.adopter import OnNodeDeath
-from app.command_plane import CommandPlane, open_commands
+from app.command_plane import CommandPlane, CommandSurroundings, open_commands
+from app.commands.held.rights import may_send
 from app.core.access.keys import make_key
 from app.events.known import KnownFromEvents
 from app.events.plane import open_event_plane
@@ -74,9 +76,13 @@ class Homing:
             observed,
             canary,
             replies_to=replies.replies_to,
-            told_of=nobody if webhooks is None else webhooks.book.told_of,
-            offline_since=known.offline_since,
-            last_event=known.last_event,
+            around=CommandSurroundings(
+                told_of=nobody if webhooks is None else webhooks.book.told_of,
+                offline_since=known.offline_since,
+                online=known.online,
+                last_event=known.last_event,
+                may_send=partial(may_send, authority),
+            ),
         )
         membership = open_membership(kernel, canary, commands, OnNodeDeath(known.gone, known.adopt))
         # As they start; they stop in the opposite order.
@@ -164,6 +170,7 @@ def _this_node(
 def _commands(kernel: Kernel, commands: CommandPlane) -> CommandPorts:
     return CommandPorts(
         invoker=commands.invoker,
+        holder=commands.holder,
         profiles=kernel.languages.profiles,
         default_profile=kernel.settings.profile,
         store=kernel.store,

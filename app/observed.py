@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from app.callbacks.observer import Observer, Observers
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
+from app.commands.held.waiting_devices import WaitingDevices
 from app.events.spans import UNTRACED, EventSpans
 from app.kernel import Kernel
 from app.latency.factory import open_log
@@ -35,6 +36,7 @@ class Observed:
     measures: CommandMeasures
     notes: Notes
     failures: Failures
+    waiting: WaitingDevices
     watches: Watches
     command_stream: CommandStream
     log: LatencyLog | None
@@ -53,16 +55,17 @@ def open_observers(kernel: Kernel, observers: Sequence[Observer]) -> Observed:
     watches = Watches(kernel.store, node_id, interval=kernel.interval)
     kernel.channel.wake.add(lambda command_id, _outcome: watches.hear(command_id))
     kernel.channel.watched.add(watches.hear)
-    notes, failures = Notes(node_id, clock), Failures()
+    notes, failures, waiting = Notes(node_id, clock), Failures(), WaitingDevices(clock)
     stream = CommandStream(
         kernel.store.changes, kernel.store, counters, always=kernel.settings.command.events == "always"
     )
-    listening = (*observers, notes, failures, measures, watches, Drops(BurstLog(counters, clock)))
+    listening = (*observers, notes, failures, measures, watches, waiting, Drops(BurstLog(counters, clock)))
     return Observed(
         observers=Observers(counters, [one for one in (*listening, spans, journal) if one is not None]),
         measures=measures,
         notes=notes,
         failures=failures,
+        waiting=waiting,
         watches=watches,
         command_stream=stream,
         log=log,

@@ -16,8 +16,10 @@ from app.core.payload import JsonValue, kind_in_words
 from app.settings import Settings
 from app.webhooks.book import MOST_TOLD
 
-MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline", "notify")
+MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline", "hold", "notify")
 SHORTEST_TIMEOUT: Final = timedelta(milliseconds=1)
+SHORTEST_HOLD: Final = timedelta(seconds=1)
+LONGEST_HOLD: Final = timedelta(days=30)
 
 _ALLOWED: Final = f"allowed: {', '.join(MEMBERS)}"
 _MISSING: Final = object()
@@ -54,6 +56,7 @@ class CommandBodyReader:
         named = "profile" in body
         profile = _text(body, "profile") if named else self._profile_of(device_id) or self._profile
         given = self._timeout(body.get("timeout", _MISSING))
+        hold = _hold(body.get("hold", _MISSING))
         return CommandRequest(
             device_id=device_id,
             method=method,
@@ -62,7 +65,8 @@ class CommandBodyReader:
             timeout_given=given is not None,
             profile=profile,
             one_way=_flag(body, "one_way"),
-            if_offline=_if_offline(body.get("if_offline", _MISSING)),
+            if_offline=_if_offline(body.get("if_offline", _MISSING), hold),
+            hold=hold,
             notify=_notify(body.get("notify", _MISSING)),
             idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
         )
@@ -73,17 +77,9 @@ class CommandBodyReader:
         return self._default_timeout if learned is None else min(learned, self._max_timeout)
 
     def _timeout(self, value: object) -> timedelta | None:
-        if value is _MISSING:
+        timeout = _duration("timeout", value)
+        if timeout is None:
             return None
-        if not isinstance(value, str):
-            hint = (
-                ": a bare number has no unit" if isinstance(value, int | float) and not isinstance(value, bool) else ""
-            )
-            raise InvalidInputError("timeout", f"is {kind_in_words(value)}{hint}; allowed: a string of {ALLOWED}")
-        try:
-            timeout = parse_duration(value)
-        except ValueError as error:
-            raise InvalidInputError("timeout", str(error)) from None
         if not SHORTEST_TIMEOUT <= timeout <= self._max_timeout:
             low, high = format_duration(SHORTEST_TIMEOUT), format_duration(self._max_timeout)
             raise InvalidInputError("timeout", f"{value} is out of range; allowed: {low} to {high}")
@@ -101,7 +97,37 @@ def _text(body: Mapping[str, JsonValue], name: str, default: str | None = None) 
     return default
 
 
-def _if_offline(value: object) -> IfOffline | None:
+def _duration(name: str, value: object) -> timedelta | None:
+    if value is _MISSING:
+        return None
+    if not isinstance(value, str):
+        hint = ": a bare number has no unit" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+        raise InvalidInputError(name, f"is {kind_in_words(value)}{hint}; allowed: a string of {ALLOWED}")
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise InvalidInputError(name, str(error)) from None
+
+
+def _hold(value: object) -> timedelta | None:
+    hold = _duration("hold", value)
+    if hold is not None and not SHORTEST_HOLD <= hold <= LONGEST_HOLD:
+        low, high = format_duration(SHORTEST_HOLD), format_duration(LONGEST_HOLD)
+        raise InvalidInputError("hold", f"{value} is out of range; allowed: {low} to {high}")
+    return hold
+
+
+def _if_offline(value: object, hold: timedelta | None) -> IfOffline | None:
+    """The choice of the caller; a hold is one. InvalidInputError where the two contradict each other."""
+    chosen = _offline_choice(value)
+    if hold is None and chosen is IfOffline.HOLD:
+        raise InvalidInputError("hold", "is missing; if_offline: hold needs it, to say for how long")
+    if hold is not None and chosen not in (None, IfOffline.HOLD):
+        raise InvalidInputError("if_offline", f"is {chosen}, and with hold the command waits; leave one of them out")
+    return chosen if hold is None else IfOffline.HOLD
+
+
+def _offline_choice(value: object) -> IfOffline | None:
     if value is _MISSING:
         return None
     if not isinstance(value, str):

@@ -60,6 +60,7 @@ class HotRoute:
         self._access = ports.access
         self._audit = ports.audit
         self._invoker = ports.commands.invoker
+        self._holder = ports.commands.holder
         self._counters = ports.node.counters
         self._parking = parking
         self._body = CommandBodyReader(settings, learned, ports.access.profile_of)
@@ -137,7 +138,11 @@ class HotRoute:
         if wants_events(headers.get(b"accept")):
             return await self._stream(asked, caller, place, scope.get("root_path", ""))
         longest = asked.timeout + self._grace
-        budget = longest if preference.limit is None else min(preference.limit, longest)
+        if asked.hold is not None:
+            longest += asked.hold
+            budget = timedelta() if preference.limit is None else min(preference.limit, longest)
+        else:
+            budget = longest if preference.limit is None else min(preference.limit, longest)
         invocation = await self._invoke(asked, caller, place, park=bool(budget))
         command, dismissed = invocation.command, False
         self._check_joined(caller, invocation)
@@ -159,6 +164,8 @@ class HotRoute:
         self, asked: CommandRequest, caller: Caller | None, place: ConcurrencyPermit | None, *, park: bool
     ) -> Invocation:
         try:
+            if asked.hold is not None:
+                return await self._holder.invoke(asked, caller, park=park)
             return await self._invoker.invoke(asked, park=park, place=place)
         except InterlockError as error:
             if self._audit is not None:

@@ -17,6 +17,7 @@ from app.cluster.directory import NodeInfo
 from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
+from app.commands.held.command_holder import CommandHolder
 from app.commands.send.invoker import Invoker
 from app.core.commands.command import IfOffline
 from app.core.profiles.profile import DeviceProfile
@@ -93,6 +94,7 @@ class CommandPorts:
     """Commands: sending, reading, following and explaining them, and the profiles that they speak."""
 
     invoker: Invoker
+    holder: CommandHolder
     profiles: Mapping[str, DeviceProfile]
     """Those that this node speaks, by name."""
     default_profile: str

@@ -143,6 +143,9 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.TooManyOpenError: ProblemType(
             "too-many-open", "The rules do not allow so many open commands", 429, retry_after=1
         ),
+        errors.TooManyHeldError: ProblemType(
+            "too-many-held", "The device has too many held commands", 429, retry_after=10
+        ),
         errors.DeviceBusyError: ProblemType("device-busy", "The device is busy with a command", 429, retry_after=1),
         errors.UnavailableError: UNAVAILABLE,
         errors.StoreUnavailableError: ProblemType(
@@ -163,6 +166,9 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         ),
         errors.InterlockBlindError: ProblemType(
             "interlock-blind", "The values that interlocks judge by cannot be read", 503, retry_after=1
+        ),
+        errors.NotYetError: ProblemType(
+            "not-yet", "A node of the cluster does not know held commands yet", 503, retry_after=10
         ),
         errors.NodeDrainingError: ProblemType("node-draining", "This node is about to stop", 503, retry_after=1),
         errors.NodeIdTakenError: UNAVAILABLE,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from app.commands.explain.explainer import CommandExplanation
-from app.core.commands.command import Command
+from app.core.commands.command import Command, CommandState, Hold
 from app.core.commands.diagnosis import DeviceSighting
 from app.core.commands.faults import with_code_text
 from app.store.commands import CommandSlice
@@ -70,7 +70,13 @@ def _members(command: Command) -> dict[str, Any]:
         "last_progress": json_or_none(command.progress) if command.state.final else None,
         "profile": command.profile,
         "if_offline": command.if_offline,
+        **({} if command.hold is None else {"hold": _hold(command.state, command.hold)}),
     }
+
+
+def _hold(state: CommandState, hold: Hold) -> dict[str, Any]:
+    waits = state is CommandState.HELD
+    return {"waits_for": ["device"] if waits else [], "until": instant(hold.until), "claims": hold.claims}
 
 
 def heard_json(one: DeviceSighting | None) -> dict[str, str] | None:

@@ -28,6 +28,9 @@ class ClusterDirectory(Protocol):
     async def nodes(self) -> Sequence[NodeInfo]:
         """The live nodes, by node id; those that drain are not among them."""
 
+    async def all_know(self, feature: str) -> bool:
+        """Return whether all live nodes, those that drain too, know a feature that came with a later version."""
+
     @property
     def leased(self) -> frozenset[str] | None:
         """The ids of all live nodes, those that drain too, when `nodes` was called last; None before that."""

@@ -64,6 +64,9 @@ class LocalCluster:
     async def nodes(self) -> Sequence[NodeInfo]:
         return [] if self._node is None else [self._node]
 
+    async def all_know(self, feature: str) -> bool:
+        return True
+
     async def orphans(self) -> Sequence[NodeInfo]:
         return ()
 

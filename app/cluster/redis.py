@@ -28,6 +28,8 @@ from app.store.redis.driver.plain import FewCalls, few_calls
 
 _LISTED: Final = "!"
 """The member of the list of nodes that says that the list has not been lost; no node id begins so."""
+FEATURES: Final = "held"
+"""The features that nodes of this version know and those before it do not, with a blank between."""
 CLAIMED: Final = "!"
 """In front of an incarnation whose session is being adopted."""
 TAKEN_POLL_SECONDS: Final = 0.2
@@ -137,6 +139,7 @@ class RedisCluster:
                 raise NodeIdTakenError(node.node_id)
             await asyncio.sleep(TAKEN_POLL_SECONDS)
             asked_at = self._clock.monotonic()
+        await self._tell_features(node)
         await self._note_again(node, replaces)
         await self._end_tasks()
         self._node = node
@@ -194,6 +197,11 @@ class RedisCluster:
             if node is not None and (draining is None or _text(draining) != node.incarnation):
                 found.append(node)
         return found
+
+    async def all_know(self, feature: str) -> bool:
+        await self.nodes()
+        replies = await self._redis.call_many([("GET", keys.knows(one)) for one in sorted(self._leased or ())])
+        return all(one is not None and feature in _text(one).split() for one in replies)
 
     async def orphans(self) -> Sequence[NodeInfo]:
         ids = await self._ids()
@@ -258,7 +266,7 @@ class RedisCluster:
         if node is None:
             return
         nothing_left = await self._run("leave", node, [_encode(node), node.client_id, "1" if session_kept else "0"])
-        await self._redis.call("DEL", keys.draining(node.node_id))
+        await self._redis.call("DEL", keys.draining(node.node_id), keys.knows(node.node_id))
         if nothing_left:
             await self._redis.call("ZREM", keys.NODES, node.node_id)
 
@@ -312,9 +320,15 @@ class RedisCluster:
                     return
                 await self._enlist(node)  # nothing, where the list was lost since: the next round finds that
                 await self._redis.call("PUBLISH", keys.node_channel(node.node_id), HEARTBEAT)
+                await self._tell_features(node)
             except StoreUnavailableError as error:
                 self._counters["lease.renewal_failed"] += 1
                 self._log.debug("lease_not_renewed", reason=str(error))
+
+    async def _tell_features(self, node: NodeInfo) -> None:
+        """Beside the lease, which nodes of 0.2.0 read strictly. Where it is refused, nothing is held."""
+        with suppress(StoreUnavailableError):
+            await self._redis.call("SET", keys.knows(node.node_id), FEATURES, "PX", 2 * self._lease_ms)
 
     async def _enlist(self, node: NodeInfo) -> None:
         """A list that was there when the charter was read is never begun anew: its loss would be hidden."""

@@ -16,6 +16,19 @@ COUNTERS: Final = CounterTable(
             counted("homing_commands_repeated", "Commands of dead nodes that this node sent, as they may be repeated"),
             {"repeat.sent": ""},
         ),
+        (counted("homing_held_sent", "Held commands that this node claimed and sent"), {"held.sent": ""}),
+        (
+            counted("homing_held_given_back", "Claims that this node undid, as nobody had the command", "reason"),
+            {
+                "held.given_back.no_subscriber": "no_subscriber",
+                "held.given_back.not_handed_over": "not_handed_over",
+                "held.given_back.late": "late",
+            },
+        ),
+        (
+            counted("homing_held_refused", "Held commands whose caller had lost the right to send them"),
+            {"held.refused": ""},
+        ),
         (
             counted("homing_commands_joined", "Calls that joined a command by its idempotency key"),
             {"command.joined": ""},

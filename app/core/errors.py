@@ -50,6 +50,7 @@ HomingError
 ├── CapacityError               a bound was reached; try again later
 │   ├── RateLimitError          the access rules limit how often
 │   ├── TooManyOpenError        the access rules limit how many commands are open
+│   ├── TooManyHeldError        a device has as many held commands as it may have
 │   └── DeviceBusyError         a device without correlation ids takes one command at a time
 └── UnavailableError            something this node needs is away; try again later
     ├── StoreUnavailableError
@@ -58,6 +59,7 @@ HomingError
     ├── BrokerUnavailableError
     │   └── PublishRefusedError the broker said no to a message
     ├── PublishUnconfirmedError the connection was lost before PUBACK: it may have arrived
+    ├── NotYetError             another node does not know yet what it would have to
     ├── InterlockBlindError     the values that interlocks judge by cannot be read
     ├── NodeDrainingError
     └── NodeIdTakenError        another live node has this node id
@@ -406,6 +408,10 @@ class TooManyOpenError(CapacityError):
     """Somebody has as many commands open as the access rules allow; who knows when the first of them ends."""
 
 
+class TooManyHeldError(CapacityError):
+    """A device has as many held commands as it may have."""
+
+
 class DeviceBusyError(CapacityError):
     """A device that is matched by order alone has a command in flight (or in quarantine) already."""
 
@@ -441,6 +447,10 @@ class PublishRefusedError(BrokerUnavailableError):
 
 class PublishUnconfirmedError(UnavailableError):
     """The connection was lost between PUBLISH and PUBACK: the message may have arrived."""
+
+
+class NotYetError(UnavailableError):
+    """Another node of the cluster does not know yet what it would have to: it is of an earlier version."""
 
 
 class InterlockBlindError(UnavailableError):

@@ -9,6 +9,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:topic:{p}:<hash of topic>` | sorted set | ids that wait on it, by registration (µs) | with its last record |
 | `mqtt:correlation:{p}:<hash of topic and value>` | string | command id | with its record |
 | `mqtt:due:{p}` | sorted set | ids of open commands by deadline (µs) | with its last record |
+| `mqtt:held:{p}` | sorted set | `<command id> <device>` that are held, by their end (µs) | as its records |
 | `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
 | `mqtt:history:{p}:<command id>` | sorted set | `<number> <at µs> <JSON text>` by number | with its record |
 | `mqtt:state:{p}:<hash of topic>` | string | what a device told of its state (JSON) | as its profile says |
@@ -21,6 +22,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:webhook:{<endpoint id>}:events` | hash | event id → delivery | a week after |
 | `mqtt:webhook:{<endpoint id>}:failing` | string | since when (µs) it does nothing but fail | with a success |
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
+| `mqtt:knows:{<node id>}` | string | words for what the node can do that those before it cannot | lease time |
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
 | `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
 | `mqtt:limits:{<node id>}` | string | what the node was asked for of what is limited, a second (JSON) | 3 s |
@@ -88,6 +90,12 @@ def due(partition: int) -> str:
 
 
 @lru_cache(maxsize=PARTITIONS)
+def held(partition: int) -> str:
+    """The key of the commands that wait to be sent."""
+    return f"mqtt:held:{_TAGS[partition]}"
+
+
+@lru_cache(maxsize=PARTITIONS)
 def listing(partition: int) -> str:
     """All commands on record by registration time."""
     return f"mqtt:list:{_TAGS[partition]}"
@@ -118,6 +126,11 @@ def webhook(endpoint_id: str) -> list[str]:
 def lease(node_id: str) -> str:
     """The key of the lease that says who lives under a node id; all keys of a node id share a slot."""
     return f"mqtt:lease:{{{node_id}}}"
+
+
+def knows(node_id: str) -> str:
+    """The key of what a node can do; a lease is read by nodes that know no further members of it."""
+    return f"mqtt:knows:{{{node_id}}}"
 
 
 def sessions(node_id: str) -> str:

@@ -59,8 +59,13 @@ class Intake:
         counters: Counters,
         presence: PresenceKeeper | None,
         subscribe: Callable[[Sequence[str]], Sequence[Subscription]] | None = None,
+        heard: Callable[[str], None] = lambda _device_id: None,
     ) -> None:
-        """`presence`: who looks after it, where this one does. `subscribe` makes subscriptions of topic filters."""
+        """`presence`: who looks after it, where this one does. `subscribe` makes subscriptions of topic filters.
+
+        `heard` is called with each device of which something came in.
+        """
+        self._heard = heard
         self._role = role
         self._subscribe = subscribe or (lambda filters: [Subscription(one) for one in filters])
         self._open_mqtt = open_mqtt
@@ -162,6 +167,8 @@ class Intake:
             return
         self._counters["events.redelivered"] += message.redelivered
         read = self._reader.read(message)
+        for one in read:
+            self._heard(one.device_id)
         if not read:
             self._drops.drop("not_an_event", topic=message.topic)
         entries = [entry for one in read if (entry := self._entry_of(one, arrival, message)) is not None]

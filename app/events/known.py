@@ -32,6 +32,18 @@ class KnownFromEvents:
                 return await self._plane.presence.offline_since(device_id)
         return None
 
+    async def online(self, device_id: str) -> bool | None:
+        """Say whether a device is there: False where it, or its will, has said that it goes; None if nobody knows."""
+        if self._plane is None:
+            return None
+        with suppress(TimeoutError, HomingError):
+            async with asyncio.timeout(PRESENCE_SECONDS):
+                found = await self._plane.presence.presence_of(device_id)
+                if found is not None and found[0].online:
+                    return True
+                return None if await self._plane.presence.offline_since(device_id) is None else False
+        return None
+
     async def last_entry(self, database: str | None, topic: str) -> Entry | None:
         """Return the last entry on a topic, in the database that a profile proposes."""
         if self._plane is None:

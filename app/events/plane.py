@@ -91,6 +91,7 @@ def open_event_plane(
         clock=kernel.clock,
         counters=kernel.counters,
         new_secret=adapters.new_secret,
+        heard=kernel.device_heard,
     )
 
 
@@ -120,14 +121,18 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
     sharing: IntakeSharing | None = None,
     spans: EventSpans = UNTRACED,
     tenants: TenantShares | None = None,
+    heard: Callable[[str], None] = lambda _device_id: None,
 ) -> EventPlane:
-    """The event plane as the settings say; nothing is open yet. `cold`: the cold tier, and the role of who fills it."""
+    """The event plane as the settings say; nothing is open yet. `cold`: the cold tier, and the role of who fills it.
+
+    `heard` is called with each device of which something came in.
+    """
     gate = LogGate()
     plan = Plan(settings.kept, profiles, settings.shards, settings.values, settings.values_bytes, tenants)
     store = open_store(plan.databases)
     keeper = _keeper(settings, store, plan, clock, counters, hourly=cold is not None)
     writer = _writer(settings, store, new_secret(), keeper, counters, spans)
-    build = partial(Intake, plan=plan, writer=writer, clock=clock, counters=counters)
+    build = partial(Intake, plan=plan, writer=writer, clock=clock, counters=counters, heard=heard)
     intake = build(
         role=role,
         open_mqtt=open_mqtt,

@@ -24,6 +24,14 @@ TOLD_WITHIN: Final = timedelta(days=1)
 
 NO_RESPONSE: Final = timed_out(NOTHING_KNOWN)
 """The error of a command that another node than its home ends at its deadline."""
+HOLD_EXPIRED: Final = fault(
+    "hold_expired", "it was held until the end of its hold, and was not sent: its device was not there, or not allowed"
+)
+"""The error of a command whose hold has ended."""
+MOST_HELD: Final = 100
+"""The number of commands of one device that may be held."""
+MOST_HELD_OF_PARTITION: Final = 1_000
+"""The number of commands of a partition that may be held: a script looks at all of them."""
 GONE: Final = fault("gone", "the command is not on record any more")
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -75,6 +83,14 @@ def busy(device_id: str, quarantine_left_us: int | None) -> str:
         f"device {device_id} had no answer to a command that has ended without one; a late answer could be taken for "
         f"that of this command, so it takes none for another {quarantine_left_us / 1e6:.1f} s (quarantine_seconds of "
         "its profile)"
+    )
+
+
+def too_many_held(device_id: str) -> str:
+    """The reason why no further command can be held for a device."""
+    return (
+        f"device {device_id} has {MOST_HELD} held commands, or those that share its part of the store have "
+        f"{MOST_HELD_OF_PARTITION}; cancel some, or wait until they were sent"
     )
 
 

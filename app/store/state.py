@@ -9,11 +9,12 @@ from app.store.command_history import CommandHistory
 from app.store.command_stream import CommandChanges
 from app.store.commands import CommandStore
 from app.store.echo_states import EchoStates
+from app.store.holds import HoldStore
 from app.store.lifetime import Lifetime
 from app.store.webhooks import WebhookStore
 
 
-class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
+class StateStore(CommandStore, CommandHistory, HoldStore, Lifetime, Protocol):
     """All that an engine offers for commands. What StoreUnavailableError means is said in `CommandReader`."""
 
     async def ping(self) -> None:

@@ -38,6 +38,8 @@ def test_the_walk(environment: dict[str, str], tmp_path: Path) -> None:
         heading, _, said[heading] = part.partition("\n")
     assert json.loads(said["Send, and wait for the outcome"])["state"] == "succeeded"
     assert json.loads(said["Send, and come back"])["method"] == "flighttask_execute"
+    assert '"state":"held"' in said["Send when the device is back"]
+    assert '"state":"cancelled"' in said["Send when the device is back"]
     followed = said["Follow it"]
     assert followed.count("event: progress") >= 2
     assert followed.count("event: outcome") == 2

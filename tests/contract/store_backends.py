@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from rocksdict import Rdict
 
 from app.core.cluster.wakeup import WATCHED, decode_wake_up
-from app.core.commands.callback import Answer, Expectation, Registration
+from app.core.commands.callback import Answer, Expectation, HoldRequest, Registration
 from app.core.commands.command import CommandState, IfOffline
 from app.core.commands.routing import Outcome
 from app.core.identifiers import PARTITIONS, command_id
@@ -253,6 +253,7 @@ def registration(
     fingerprint: str = "",
     if_offline: IfOffline = IfOffline.SEND,
     notify: tuple[str, ...] = (),
+    held: timedelta | None = None,
 ) -> Registration:
     return Registration(
         command_id=identity or new_id(device),
@@ -269,6 +270,7 @@ def registration(
         fingerprint=fingerprint,
         if_offline=if_offline,
         notify=notify,
+        hold=None if held is None else HoldRequest(held, "somebody"),
     )
 
 

@@ -6,7 +6,7 @@ A step returns what both stores must return, without the instants, which only th
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.core.commands.callback import Answer, Registration
@@ -15,6 +15,7 @@ from app.core.commands.reception import Reception, reception_of
 from app.core.commands.routing import Outcome, Recorded
 from app.core.profiles.correlation import Correlation
 from app.store.commands import Finished, Joined, Registered
+from app.store.holds import Claimed
 
 S = CommandState
 ORDER_OF_STATES = [S.PENDING, S.SENT, S.ACKNOWLEDGED, S.RUNNING]
@@ -23,11 +24,13 @@ Plain = Any
 """Nested tuples and strings, to be compared."""
 
 
-def plain(value: object) -> Plain:  # noqa: PLR0911 - one line a type
+def plain(value: object) -> Plain:  # noqa: C901, PLR0911 - one line a type
     """Return what a store returned, without instants."""
     match value:
         case Registered():
             return "registered"
+        case Claimed(command):
+            return ("claimed", plain(command))
         case Joined(command):
             return ("joined", plain(command))
         case Finished(won, outcome):
@@ -52,6 +55,9 @@ def plain(value: object) -> Plain:  # noqa: PLR0911 - one line a type
     return value
 
 
+_UNKNOWN: Plain = ("unknown", None, None, ())
+
+
 @dataclass
 class Row:
     """A command as the model knows it."""
@@ -68,16 +74,23 @@ class Row:
     late: dict[str, Any] | None = None
     freed: set[str] = field(default_factory=set)
     """Topics by order that the command does not keep occupied after its outcome."""
+    token: str = ""
+    claims: int = 0
 
     @property
     def open(self) -> bool:
         return self.state in OPEN_STATES
 
+    @property
+    def waits(self) -> bool:
+        """True if a response may be for it."""
+        return self.open and self.state is not S.HELD
+
     def occupies(self, topic: str) -> bool:
         expected = any(
             (one.topic, one.correlation) == (topic, Correlation.ORDER) for one in self.registration.expectations
         )
-        return expected and (self.open or topic not in self.freed)
+        return expected and (self.waits or (not self.open and topic not in self.freed))
 
     def outcome(self) -> Plain:
         return (self.registration.command_id, self.state.value, self.by, self.result, self.error, self.reception)
@@ -102,12 +115,53 @@ class Model:
                 if row.state is S.UNSENT:
                     break
                 return self._join(row, new)
+        if new.hold is not None:
+            self.rows[new.command_id] = Row(new, [new.home_node], S.HELD)
+            return "registered"
         if self._busy(new):
             return "DeviceBusyError"
         self.rows[new.command_id] = Row(new, [new.home_node])
+        self._name(new)
+        return "registered"
+
+    def _name(self, new: Registration) -> None:
         named = [one for one in new.expectations if one.correlation is Correlation.VALUE]
         self.values |= {(one.topic, one.value): new.command_id for one in named}
-        return "registered"
+
+    def claim(self, identity: str, node: str, token: str) -> Plain:
+        row = self.rows.get(identity)
+        if row is None or row.registration.hold is None:
+            return None
+        if row.state is S.PENDING and row.token == token:
+            return ("claimed", row.command())
+        if row.state is not S.HELD or row.token == token:
+            return None
+        if self._busy(row.registration):
+            return "DeviceBusyError"
+        row.token = token
+        self._begin_flight(row, node)
+        return ("claimed", row.command())
+
+    def _begin_flight(self, row: Row, node: str) -> None:
+        before = row.registration.home_node
+        row.registration = replace(row.registration, home_node=node)
+        others = [one for one in row.waiting[1:] if one != node]
+        if before not in (node, *others):
+            others.append(before)
+        row.waiting, row.state, row.claims = [node, *others], S.PENDING, row.claims + 1
+        self._name(row.registration)
+
+    def give_back(self, identity: str, token: str) -> bool:
+        row = self.rows.get(identity)
+        if row is None or row.registration.hold is None:
+            return False
+        if row.state is S.PENDING and row.token == token:
+            row.state = S.HELD
+            self.values = {value: one for value, one in self.values.items() if one != identity}
+            return True
+        if row.state is S.HELD:
+            row.token = token
+        return row.state is S.HELD
 
     def _join(self, row: Row, new: Registration) -> Plain:
         if row.registration.fingerprint != new.fingerprint:
@@ -120,17 +174,17 @@ class Model:
         for row in self.rows.values():
             for one in new.expectations:
                 same_topic = [other for other in row.registration.expectations if other.topic == one.topic]
-                waits = same_topic and row.open
+                waits = same_topic and row.waits
                 if one.correlation is Correlation.ORDER and (waits or row.occupies(one.topic)):
                     return True
-                if one.correlation is Correlation.VALUE and one in same_topic and row.open:
+                if one.correlation is Correlation.VALUE and one in same_topic and row.waits:
                     return True
         return False
 
-    def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Plain:
+    def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Plain:  # noqa: C901, PLR0911 - as the script
         row = self._meant(answer)
         if row is None:
-            return ("unknown", None, None, ())
+            return _UNKNOWN
         identity, waiting = row.registration.command_id, tuple(row.waiting)
         topics = [one.topic for one in row.registration.expectations]
         if row.registration.device_id != answer.device_id or answer.topic not in topics:
@@ -138,7 +192,11 @@ class Model:
         if answer.profile not in ("", row.registration.profile):
             by_id = answer.correlation is Correlation.ID
             return ("mismatch", identity, None, ()) if by_id else ("unknown", None, None, ())
+        if row.state is S.HELD and not row.claims:
+            return _UNKNOWN
         if row.open and answer.state is S.RUNNING:
+            if row.state is S.HELD:
+                self._begin_flight(row, row.registration.home_node)
             row.state, row.progress = S.RUNNING, answer.result
             return ("progress", identity, None, waiting)
         if row.open:
@@ -171,16 +229,19 @@ class Model:
             return "CommandNotFoundError"
         if not row.open:
             return ("lost", row.outcome())
+        held = row.state is S.HELD
+        if held and end is S.TIMED_OUT:
+            return "IllegalTransitionError"
         if end is S.UNSENT and (row.state in (S.ACKNOWLEDGED, S.RUNNING) or row.sender not in (None, finisher)):
             return "IllegalTransitionError"
         row.state, row.error = end, error
-        if end not in (S.TIMED_OUT, S.CANCELLED) or not row.registration.quarantine:
+        if held or end not in (S.TIMED_OUT, S.CANCELLED) or not row.registration.quarantine:
             row.freed.update(one.topic for one in row.registration.expectations)
         return ("won", row.outcome())
 
     def mark(self, identity: str, state: CommandState, sender: str | None) -> bool:
         row = self.rows.get(identity)
-        if row is None or not row.open:
+        if row is None or not row.waits:
             return False
         if row.state is state and sender is not None and row.sender == sender:
             return True
@@ -200,10 +261,10 @@ class Model:
         return found
 
     def due(self, soon: set[str]) -> list[str]:
-        return [identity for identity, row in self.rows.items() if row.open and identity in soon]
+        return [identity for identity, row in self.rows.items() if row.waits and identity in soon]
 
     def pending_of(self, node: str) -> Plain:
-        return sorted(row.command() for row in self.rows.values() if row.open and row.registration.home_node == node)
+        return sorted(row.command() for row in self.rows.values() if row.waits and row.registration.home_node == node)
 
     def newest_first(self, device: str | None, state: CommandState | None) -> Plain:
         return [

@@ -38,6 +38,7 @@ from tests.contract.store_model import Model, Plain, plain
 from tests.stores import redis_store
 
 SOON = timedelta(milliseconds=1)
+HOUR = timedelta(hours=1)
 DEVICES = ("dock-1", "dock-2")
 NODES = ("node-a", "node-b", "node-c", "node-d", "node-e", "node-f")
 
@@ -149,6 +150,38 @@ class Histories(RuleBasedStateMachine):
         if soon:
             self.soon.add(new.command_id)
         self.agreed(self.model.register(new), lambda store: store.register(new))
+
+    @rule(data=st.data(), device=devices, home=nodes, quarantine=st.booleans())
+    def hold(self, data: st.DataObject, device: str, home: str, *, quarantine: bool) -> None:
+        wanted = registration(
+            device,
+            *data.draw(places(device)),
+            home=home,
+            quarantine=MINUTE if quarantine else timedelta(),
+            key=data.draw(st.sampled_from([None, None, "k1"])),
+            fingerprint="f",
+            held=HOUR,
+        )
+        self.made.append(wanted)
+        self.agreed(self.model.register(wanted), lambda store: store.register(wanted))
+
+    def held_one(self, which: int) -> str:
+        held = [one for one in self.made if one.hold is not None]
+        return (held[which % len(held)] if held else self.chosen(which)).command_id
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), node=nodes, attempt=st.integers(0, 3))
+    def claim(self, which: int, node: str, attempt: int) -> None:
+        identity, token = self.held_one(which), f"{node} {attempt}"
+        self.agreed(self.model.claim(identity, node, token), lambda store: store.claim(identity, node, token))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), node=nodes, attempt=st.integers(0, 3), known=st.booleans())
+    def give_back(self, which: int, node: str, attempt: int, *, known: bool) -> None:
+        identity, token = self.held_one(which), f"{node} {attempt}"
+        if known and identity in self.model.rows:
+            token = self.model.rows[identity].token
+        self.agreed(self.model.give_back(identity, token), lambda store: store.give_back(identity, token))
 
     @precondition(lambda self: self.made)
     @rule(which=st.integers(0, 999), home=nodes)

@@ -75,6 +75,7 @@ PORTS = {
         "command_stream",
         "echo_states",
         "events",
+        "holds",
         "queues",
         "roles",
         "rules",

@@ -15,8 +15,7 @@ from typing import Any
 from app.callbacks.observer import Observer
 from app.cluster.adopter import NOBODY
 from app.cluster.local import LocalCluster
-from app.command_plane import CommandPlane, open_commands
-from app.commands.send.absence import nobody_knows
+from app.command_plane import CommandPlane, CommandSurroundings, open_commands
 from app.commands.send.registrar import CommandRequest
 from app.core.cluster.wakekey import WakeKey
 from app.core.commands.callback import Registration
@@ -83,7 +82,7 @@ def compose(kernel: Kernel, observers: Sequence[Observer] = ()) -> NodeParts:
     replies = open_replies(kernel, observed.observers, no_events)
     canary = open_canary(kernel)
     commands = open_commands(
-        kernel, observed, canary, replies_to=replies.replies_to, told_of=nobody, offline_since=nobody_knows
+        kernel, observed, canary, replies_to=replies.replies_to, around=CommandSurroundings(told_of=nobody)
     )
     membership = open_membership(kernel, canary, commands, NOBODY)
     services = services_of([kernel, observed, commands, replies, membership])

@@ -88,11 +88,23 @@ class CommandBody(SchemaModel):
                 "What to do if the MQTT broker reports that nobody is subscribed to the device's topic. `fail`: "
                 "the command is unsent at once (`409`). `send`: wait for an answer until the deadline. If left "
                 "out, it is `fail` for a broker that is known to report this, and `send` otherwise. With an event "
-                "log, `fail` also checks whether the device has said that it is offline."
+                "log, `fail` also checks whether the device has said that it is offline. `hold`: wait until the "
+                "device is there, for as long as `hold` says."
             )
         ),
     ] = None
-
+    hold: Annotated[
+        str | SkipJsonSchema[None],
+        Field(
+            description=(
+                "The time for which the command may wait to be sent, from 1s to 720h. It is `held` until its device "
+                "is there, is then sent once, and its `timeout` begins. If nobody waits (`Prefer`), the answer is "
+                "`202` at once. After that time it is `unsent`."
+            ),
+            pattern=f"^{DURATION}$",
+            examples=["8h"],
+        ),
+    ] = None
     notify: Annotated[
         list[str],
         Field(
@@ -185,6 +197,18 @@ class LateResponse(SchemaModel):
     received_at: Instant
 
 
+class HoldFacts(SchemaModel):
+    """The wait of a command to be sent."""
+
+    waits_for: Annotated[
+        list[Literal["device"]], Field(description="What it waits for; empty once it was claimed, and after its end.")
+    ]
+    until: Annotated[AwareDatetime, Field(description="The instant at which it is `unsent` if it was not sent.")]
+    claims: Annotated[
+        int, Field(description="How often a node has claimed it. A claim is undone if nobody has the command.", ge=0)
+    ]
+
+
 class Command(SchemaModel):
     """The current state of a command."""
 
@@ -229,6 +253,7 @@ class Command(SchemaModel):
     last_progress: Annotated[JsonValue, Field(description="The last progress report before the outcome.")]
     profile: str
     if_offline: Annotated[IfOffline, Field(description="What the command does if nobody is subscribed to its topic.")]
+    hold: Annotated[HoldFacts | SkipJsonSchema[None], Field(description="Only of commands that may be held.")] = None
 
     model_config = ConfigDict(
         json_schema_extra={

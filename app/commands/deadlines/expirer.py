@@ -29,6 +29,7 @@ class _Due(NamedTuple):
     command_id: str
     state: CommandState
     error: bytes | None
+    kept_at: float = 0.0
 
 
 class Expirer:
@@ -58,7 +59,8 @@ class Expirer:
 
     def keep(self, command_id: str, timeout: timedelta) -> None:
         """Time the command out after `timeout` from now, unless it is closed by then."""
-        self._push(_Due(self._clock.monotonic() + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, None))
+        now = self._clock.monotonic()
+        self._push(_Due(now + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, None, now))
 
     async def end(self, command_id: str, state: CommandState, error: bytes | None = None) -> Outcome | None:
         """End the command now; when the store is away, None, and it is ended as soon as the store is back.
@@ -131,4 +133,8 @@ class Expirer:
 
     def _concerns_us(self, due: _Due) -> bool:
         # A command that is ended as unsent was closed here already, and is still open in the store.
-        return due.state is not CommandState.TIMED_OUT or due.command_id in self._open_commands
+        if due.state is not CommandState.TIMED_OUT:
+            return True
+        # A claim that was given back left its deadline here, and the next one has another.
+        pending = self._open_commands.get(due.command_id)
+        return pending is not None and pending.opened_at <= due.kept_at

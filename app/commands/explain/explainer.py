@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ import orjson
 
 from app.cluster.cluster import Cluster
 from app.commands.peer_query import PeerQuery, Question
-from app.core.commands.command import Command
+from app.core.commands.command import Command, CommandState
 from app.core.commands.diagnosis import Case, CommandDiagnosis, DeviceSighting, Hop, NodeReport, judge
 from app.core.commands.misses import MissedMessage, Near, Target, compare, plain
 from app.core.commands.reach import DeliveryProgress
@@ -69,11 +69,13 @@ class Explainer:
         profiles: Mapping[str, DeviceProfile],
         elsewhere: Callable[[str, str], str | None],
         last_heard: Callable[[str], DeviceSighting | None],
+        why_held: Callable[[Command], Awaitable[Sequence[str]]],
     ) -> None:
         self.elsewhere: Final = elsewhere
         """On topics of which other profile than this one this node heard a device last, if on none of this one."""
         self.last_heard: Final = last_heard
         """Where this node heard a device last."""
+        self._why_held = why_held
         self._peers = peers
         self._recall = recall
         self._cluster = cluster
@@ -99,11 +101,14 @@ class Explainer:
         heard = sorted((one for each in told for one in each.heard), key=lambda one: one.at, reverse=True)
         gaps = [*(f"{node} did not answer in time" for node in silent), *await self._gaps(command)]
         code, reach = _error_of(command)
-        case = Case(command, code, reach, near[0] if near else None, heard, gaps)
+        case = Case(command, code, reach, near[0] if near else None, heard, gaps, await self._waits(command))
         missed = [one.miss for one in near]
         return CommandExplanation(
             command, _timeline(command, told, missed, request_topic), near, heard, judge(case), gaps
         )
+
+    async def _waits(self, command: Command) -> Sequence[str]:
+        return await self._why_held(command) if command.state is CommandState.HELD else ()
 
     async def _answer(self, question: Question) -> Mapping[str, Any]:
         return asdict(self._recall(str(question[SUBJECT]), Target(**question["about"])))

@@ -36,6 +36,11 @@ async def nobody_knows(_device_id: str) -> int | None:
     return None
 
 
+async def nobody_knows_now(_device_id: str) -> bool | None:
+    """Of a node that keeps no events: it does not know whether a device is there."""
+    return None
+
+
 class Absence:
     """`contradicted` tells whether the broker has said that nobody is subscribed where this node is.
 

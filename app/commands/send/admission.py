@@ -76,13 +76,18 @@ class CommandAdmission:
         Raises InvalidInputError, InterlockError and InterlockBlindError; StoreUnavailableError where a refused command
         has an idempotency key, and nothing can be read of that.
         """
-        profile = self._profile(request.profile)
-        profile.check(request.method, request.params)
+        profile = self.profile_of(request)
         interlocks = profile.interlocks_of(request.method)
         refusal = await self._refusal(interlocks, request, profile) if interlocks else None
         if refusal is not None and not await self._is_on_record(request):
             raise refusal
         return Admitted(profile, refusal)
+
+    def profile_of(self, request: CommandRequest) -> DeviceProfile:
+        """The profile that has such a command; InvalidInputError where none has."""
+        profile = self._profile(request.profile)
+        profile.check(request.method, request.params)
+        return profile
 
     def _profile(self, name: str) -> DeviceProfile:
         profile = self._profiles.get(name)

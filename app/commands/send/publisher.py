@@ -46,6 +46,11 @@ class Publisher:
         """Whether the broker tells of commands that nobody gets."""
         self.carrier = carrier
 
+    @property
+    def connected(self) -> bool:
+        """True if there is a connection to the MQTT broker."""
+        return self._mqtt.connected
+
     def check_connected(self) -> None:
         """BrokerUnavailableError without a connection, so that nothing is begun in vain."""
         if not self._mqtt.connected:

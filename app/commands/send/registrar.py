@@ -37,6 +37,8 @@ class CommandRequest:
     """None leaves it to the node."""
     notify: tuple[str, ...] = ()
     """Webhook endpoints that are told of its outcome, besides those whose filter fits."""
+    hold: timedelta | None = None
+    """The time that it may wait to be sent; None: it is sent at once, or not at all."""
 
 
 ToldOf = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
@@ -107,6 +109,8 @@ def _fingerprint(request: CommandRequest) -> str:
     told = [request.method, request.params, request.profile, request.one_way, timeout]
     if request.if_offline is not None:  # else as 0.1.0 has it: a key stands for one command on nodes of both
         told.append(request.if_offline)
+    if request.hold is not None:
+        told.append(["hold", request.hold.total_seconds()])
     if request.notify:
         told.append(list(request.notify))
     body = to_json(told)  # not orjson, which writes 1e16 where nodes of 0.2.0 write 1e+16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,6 +54,20 @@ class Caller(NamedTuple):
     ) -> Caller:
         """The caller who has shown a token that was verified."""
         return cls(None, issuer, subject, None, tuple(sorted(set(groups))), tenant_id, issued_us, expires_us)
+
+    def lasting(self) -> Caller:
+        """The same caller for as long as their principal has rights: a token or a login ends sooner."""
+        return self._replace(expires_us=None)
+
+    def to_text(self) -> str:
+        """As it is kept beside a held command."""
+        return json.dumps(self, separators=(",", ":"))
+
+    @classmethod
+    def of_text(cls, text: str) -> Caller:
+        """The caller that `to_text` wrote; ValueError."""
+        credential_id, issuer, subject, principal_id, groups, tenant_id, issued_us, expires_us = json.loads(text)
+        return cls(credential_id, issuer, subject, principal_id, tuple(groups), tenant_id, issued_us, expires_us)
 
     @property
     def outsider(self) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from app.core.commands.command import Command, CommandState, IfOffline
+from app.core.commands.command import Command, CommandState, Hold, IfOffline
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import HeardState
 
@@ -18,6 +18,18 @@ class Expectation:
     topic: str
     correlation: Correlation
     value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequest:
+    """The time for which a command may be held, and the caller who asked for it."""
+
+    lasts: timedelta
+    who: str = ""
+
+    def begun(self, created_at: int, timeout: timedelta) -> Hold:
+        """The hold of a command that is registered at that instant (µs)."""
+        return Hold(created_at + self.lasts // timedelta(microseconds=1), timeout, self.who)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,13 @@ class Registration:
     trace: str | None = None
     if_offline: IfOffline = IfOffline.SEND
     notify: tuple[str, ...] = ()
+    hold: HoldRequest | None = None
+    """The hold that it begins with, where it is not sent at once."""
+
+    @property
+    def longest(self) -> timedelta:
+        """The time from its registration to the latest deadline that is possible."""
+        return self.timeout if self.hold is None else self.hold.lasts + self.timeout
 
     def command(self, created_at: int, deadline: int) -> Command:
         """The command as it begins; instants in microseconds since the epoch on the store's clock."""
@@ -55,10 +74,11 @@ class Registration:
             method=self.method,
             params=self.params,
             profile=self.profile,
-            state=CommandState.PENDING,
+            state=CommandState.PENDING if self.hold is None else CommandState.HELD,
             home_node=self.home_node,
             created_at=created_at,
             deadline=deadline,
+            hold=None if self.hold is None else self.hold.begun(created_at, self.timeout),
             one_way=not self.expectations,
             if_offline=self.if_offline,
             notify=self.notify,

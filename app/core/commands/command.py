@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -14,6 +15,7 @@ from app.core.profiles.correlation import Correlation
 class CommandState(StrEnum):
     """The state of a command."""
 
+    HELD = "held"
     PENDING = "pending"
     SENT = "sent"
     ACKNOWLEDGED = "acknowledged"
@@ -33,6 +35,8 @@ class CommandState(StrEnum):
 class CommandEvent(StrEnum):
     """The events that can happen to a command."""
 
+    CLAIM = "claim"
+    GIVE_BACK = "give_back"
     PUBLISH = "publish"
     PUBACK = "puback"
     PROGRESS = "progress"
@@ -50,6 +54,8 @@ class IfOffline(StrEnum):
     """It is unsent, at once."""
     SEND = "send"
     """It waits for an answer until its deadline, as somebody may have it whom the broker does not count."""
+    HOLD = "hold"
+    """It is held until the device is there; see `Hold`."""
 
 
 _S, _E = CommandState, CommandEvent
@@ -64,8 +70,18 @@ _ENDINGS = {
 # comes after progress changes nothing.
 TRANSITIONS: Mapping[CommandState, Mapping[CommandEvent, CommandState]] = MappingProxyType(
     {
+        _S.HELD: {
+            _E.CLAIM: _S.PENDING,
+            _E.CANCEL: _S.CANCELLED,
+            _E.REFUSE: _S.UNSENT,
+            # Only after a claim was given back: somebody has it after all.
+            _E.PROGRESS: _S.RUNNING,
+            _E.SUCCEED: _S.SUCCEEDED,
+            _E.FAIL: _S.FAILED,
+        },
         _S.PENDING: _ENDINGS
         | {
+            _E.GIVE_BACK: _S.HELD,
             _E.PUBLISH: _S.SENT,
             _E.PUBACK: _S.ACKNOWLEDGED,
             _E.PROGRESS: _S.RUNNING,
@@ -92,6 +108,22 @@ def after(state: CommandState, event: CommandEvent, command_id: str = "") -> Com
         return TRANSITIONS[state][event]
     except KeyError:
         raise IllegalTransitionError(command_id, f"{event} is not possible in state {state}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The wait of a command to be sent: until when, and how often a node has claimed it so far.
+
+    `until` is in microseconds on the store's clock. `timeout` begins with each claim. `who` is the caller, as
+    `app/core/access/callers.py` writes them: their right is judged again at each claim.
+    """
+
+    until: int
+    timeout: timedelta
+    who: str
+    claims: int = 0
+    given_back_at: int | None = None
+    """The instant at which the last claim was given back, in microseconds on the store's clock; None if none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +154,9 @@ class Command:
     if_offline: IfOffline = IfOffline.SEND
     notify: tuple[str, ...] = ()
     """The webhook endpoints that are told of its outcome and late answer."""
+    hold: Hold | None = None
+    """Its wait to be sent; None of those that were sent at once. The deadline of a held command is the latest one
+    that is possible."""
     matched_by: Correlation | None = None
     """How the response that made the outcome named it; None without one, and where a node of 0.1.0 did not note it."""
 

@@ -23,6 +23,7 @@ class Verdict(StrEnum):
     DEVICE_REFUSED = "device_refused"
     CANCELLED = "cancelled"
     WAITING = "waiting"
+    HELD = "held"
     NOT_HANDED_OVER = "not_handed_over"
     NOT_ACKNOWLEDGED = "not_acknowledged"
     NO_SUBSCRIBER = "no_subscriber"
@@ -80,6 +81,8 @@ class Case:
     nearest: Near | None = None
     heard: Sequence[DeviceSighting] = ()
     gaps: Sequence[str] = ()
+    waits: Sequence[str] = ()
+    """The reasons why a held command waits."""
 
     @property
     def elsewhere(self) -> DeviceSighting | None:
@@ -109,6 +112,8 @@ def judge(case: Case) -> CommandDiagnosis:
 
 
 def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
+    if verdict is Verdict.HELD:
+        return case.waits
     if verdict is Verdict.WRONG_PROFILE and (heard := case.elsewhere) is not None:
         return (f"{case.command.device_id} was heard on {heard.topic} (profile {heard.profile}, {heard.node})",)
     if verdict in _FROM_MISSES and (near := case.nearest) is not None:
@@ -240,6 +245,11 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
         _state(CommandState.CANCELLED),
         Verdict.CANCELLED,
         lambda _: "a caller cancelled it; the device was not told",
+    ),
+    (
+        _state(CommandState.HELD),
+        Verdict.HELD,
+        lambda case: f"it waits to be sent to {case.command.device_id}, and nobody has it",
     ),
     (
         lambda case: _timed_out(case) and case.command.late is not None,

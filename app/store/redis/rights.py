@@ -63,9 +63,9 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 arguments wrong, which it does after it has looked at the rights."""
 
 KEYS: Final = (
-    *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "list", "idempotency", "history")),
-    *(f"mqtt:{kind}:*" for kind in ("state", "outbox", "webhook", "happened")),
-    *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption", "limits")),
+    *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "held", "list", "idempotency")),
+    *(f"mqtt:{kind}:*" for kind in ("history", "state", "outbox", "webhook", "happened")),
+    *(f"mqtt:{kind}:*" for kind in ("lease", "knows", "sessions", "draining", "adoption", "limits")),
     *(f"mqtt:{kind}:*" for kind in ("slab", "shard", "cuts", "cold", "latest", "topics", "done", "cursors")),
     *(f"mqtt:{kind}:*" for kind in ("structures", "database", "role", "epoch", "queue", "dying")),
     "mqtt:guard:*",

@@ -11,6 +11,7 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `reception` | received at (µs), correlation, size of the payload |
 | `occupied` | topics on which it waits, or which it keeps in quarantine |
 | `reports`, `count` | number and instant (µs) of each report that is kept; how many there were |
+| `hold` | until, timeout (µs), claims, caller, last given back (µs), token of the last claim; null without one |
 | `sizes` | of params, result, error, progress, late and each report; -1 where there is none |
 """
 
@@ -23,7 +24,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from app.core.commands.callback import Expectation, Registration
-from app.core.commands.command import CommandState, IfOffline
+from app.core.commands.command import CommandState, Hold, IfOffline
 from app.core.commands.history import Report
 from app.core.commands.reception import Reception
 from app.core.errors import UnreadableRecordError
@@ -54,6 +55,7 @@ def encode_record(record: Record, occupied: Sequence[str]) -> bytes:
         "occupied": occupied,
         "reports": [[one.number, one.at] for one in record.reports],
         "count": record.report_count,
+        "hold": None if command.hold is None else _hold(command.hold, record.claim),
         "sizes": [_NOTHING if one is None else len(one) for one in texts],
     }
     line = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
@@ -88,8 +90,13 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
     if head["reception"] is not None:
         received_at, correlation, size = head["reception"]
         reception = Reception(received_at, Correlation(correlation), size)
+    hold, claim = None, ""
+    if head.get("hold") is not None:
+        until, timeout, claims, who, given_back_at, claim = head["hold"]
+        hold = Hold(until, timedelta(microseconds=timeout), who, claims, given_back_at)
     command = replace(
         registration.command(created_at, deadline),
+        hold=hold,
         state=CommandState(head["state"]),
         finished_at=finished_at,
         received_by=head["by"],
@@ -107,11 +114,16 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         expires_at,
         reception=reception,
         sender=head["sender"],
+        claim=claim,
         reports=reports,
         report_count=head["count"],
         quarantined_until=quarantined_until,
         number=head["n"],
     )
+
+
+def _hold(hold: Hold, claim: str) -> list[Any]:
+    return [hold.until, micros(hold.timeout), hold.claims, hold.who, hold.given_back_at, claim]
 
 
 def _about(one: Registration) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from app.core.commands.stream import Marks, StreamPage
 from app.core.errors import StoreUnavailableError
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
+from app.store.holds import Claimed, HeldEntry
 from app.store.memory.commands.records import COMMAND_ROW, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.commands.writer import Tell, Wake
@@ -130,6 +131,15 @@ class RocksStateStore:
 
     async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
         return await self.change(lambda memory: memory.sweep(partitions, finisher, grace))
+
+    async def held(self) -> Sequence[HeldEntry]:
+        return await self.look(lambda memory: memory.held(), lambda found: [one.command_id for one in found])
+
+    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
+        return await self.change(lambda memory: memory.claim(command_id, node_id, token))
+
+    async def give_back(self, command_id: str, token: str) -> bool:
+        return await self.change(lambda memory: memory.give_back(command_id, token))
 
     async def change(self, work: Callable[[MemoryStateStore], Awaitable[T]]) -> T:
         """Return what a step returns, once all changes up to it are durable; StoreUnavailableError."""

@@ -9,13 +9,13 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.commands.callback import Answer, Expectation, Registration
-from app.core.commands.command import Command
+from app.core.commands.command import Command, CommandState
 from app.core.commands.history import Report
 from app.core.commands.reception import Reception
 from app.core.commands.routing import Outcome
-from app.core.errors import IllegalTransitionError
+from app.core.errors import DeviceBusyError, IllegalTransitionError
 from app.core.profiles.correlation import Correlation
-from app.store.rules import micros, retention_of
+from app.store.rules import busy, micros, retention_of
 
 RowKey = tuple[str, ...]
 """What changes as one: a word for its kind, and the names of the one of that kind."""
@@ -45,12 +45,18 @@ class Record:
     report_count: int = 0
     quarantined_until: int = 0
     """Until when an ORDER topic stays occupied after the outcome; 0 when it was freed."""
+    claim: str = ""
+    """The token of the last claim; one claims once."""
     number: int = 0
     """Its place in the order of registration."""
 
     @property
     def open(self) -> bool:
         return not self.command.state.final
+
+    @property
+    def held(self) -> bool:
+        return self.command.state is CommandState.HELD
 
     @property
     def outcome(self) -> Outcome | None:
@@ -97,19 +103,33 @@ class Indexes:
     values: dict[tuple[str, str], str] = field(default_factory=dict)
     idempotency: dict[tuple[str, str], str] = field(default_factory=dict)
     open: dict[str, None] = field(default_factory=dict)
+    """Those that were sent, or are about to be."""
+    held: dict[str, None] = field(default_factory=dict)
 
-    def enter(self, registration: Registration) -> None:
+    def enter(self, registration: Registration, *, held: bool = False) -> None:
+        """Wait for responses; with `held` not yet, as nothing was sent."""
+        if registration.idempotency_key is not None:
+            self.idempotency[registration.device_id, registration.idempotency_key] = registration.command_id
+        if held:
+            self.held[registration.command_id] = None
+            return
+        self.held.pop(registration.command_id, None)
         for one in registration.expectations:
             self.topics.setdefault(one.topic, {})[registration.command_id] = None
             if one.correlation is Correlation.VALUE:
                 self.values[one.topic, one.value] = registration.command_id
-        if registration.idempotency_key is not None:
-            self.idempotency[registration.device_id, registration.idempotency_key] = registration.command_id
         self.open[registration.command_id] = None
+
+    def give_back(self, registration: Registration) -> None:
+        """Wait for nothing any more, and be held again."""
+        self.leave(registration)
+        self._free_values(registration)
+        self.held[registration.command_id] = None
 
     def leave(self, registration: Registration, keep: Callable[[Expectation], bool] | None = None) -> None:
         """No longer wait; topics of expectations that `keep` wants stay occupied."""
         self.open.pop(registration.command_id, None)
+        self.held.pop(registration.command_id, None)
         for one in registration.expectations:
             if keep is None or not keep(one):
                 self.free(one.topic, registration.command_id)
@@ -124,16 +144,19 @@ class Indexes:
     def forget(self, registration: Registration) -> None:
         """Remove all that still points to the command."""
         self.leave(registration)
-        for one in registration.expectations:
-            if self.values.get((one.topic, one.value)) == registration.command_id:
-                del self.values[one.topic, one.value]
+        self._free_values(registration)
         key = (registration.device_id, registration.idempotency_key or "")
         if self.idempotency.get(key) == registration.command_id:
             del self.idempotency[key]
 
+    def _free_values(self, registration: Registration) -> None:
+        for one in registration.expectations:
+            if self.values.get((one.topic, one.value)) == registration.command_id:
+                del self.values[one.topic, one.value]
+
     @property
     def size(self) -> int:
-        return len(self.topics) + len(self.values) + len(self.idempotency) + len(self.open)
+        return len(self.topics) + len(self.values) + len(self.idempotency) + len(self.open) + len(self.held)
 
 
 class CommandTable:
@@ -163,13 +186,13 @@ class CommandTable:
         """A command that is registered."""
         self._numbers = record.number = self._numbers + 1
         self.records[record.command.id] = record
-        self.indexes.enter(record.registration)
+        self.indexes.enter(record.registration, held=record.held)
 
     def restore(self, record: Record, occupied: Collection[str]) -> None:
         """A command as it was, the oldest first; `occupied` as `occupied_by` gave it."""
         self._numbers = max(self._numbers, record.number)
         self.records[record.command.id] = record
-        self.indexes.enter(record.registration)
+        self.indexes.enter(record.registration, held=record.held)
         if not record.open:
             self.indexes.leave(record.registration, keep=lambda one: one.topic in occupied)
         heapq.heappush(self._expiries, (record.expires_at, record.command.id))
@@ -178,6 +201,30 @@ class CommandTable:
         """The topics on which a command waits, or which it keeps in quarantine."""
         topics = dict.fromkeys(one.topic for one in record.registration.expectations)
         return [one for one in topics if record.command.id in self.indexes.topics.get(one, ())]
+
+    def check_free(self, registration: Registration) -> None:
+        """DeviceBusyError while another command keeps this one from the topics or values that it needs."""
+        now = self.now()
+        for one in registration.expectations:
+            if one.correlation is Correlation.ORDER and (occupant := self.occupant(one.topic, now)):
+                record = self.records[occupant]
+                raise DeviceBusyError(
+                    busy(registration.device_id, None if record.open else record.quarantined_until - now)
+                )
+            if one.correlation is Correlation.VALUE:
+                holder = self.indexes.values.get((one.topic, one.value))
+                if holder is not None and self.records[holder].open:
+                    raise DeviceBusyError(busy(registration.device_id, None))
+
+    def occupant(self, topic: str, now: int) -> str | None:
+        """The oldest that waits on the topic or keeps it in quarantine."""
+        while members := self.indexes.topics.get(topic):
+            oldest = next(iter(members))
+            record = self.records[oldest]
+            if record.open or now < record.quarantined_until:
+                return oldest
+            self.indexes.free(topic, oldest)
+        return None
 
     def has_changed(self, record: Record) -> None:
         """Something that outlives the process, where anything does."""

@@ -9,12 +9,13 @@ from app.core.cluster.wakekey import WakeKey
 from app.runtime.telemetry import Fill
 from app.store.memory.commands.echo_states import MemoryEchoStates
 from app.store.memory.commands.history import MemoryCommandHistory
+from app.store.memory.commands.holds import MemoryHolds
 from app.store.memory.commands.reader import MemoryCommandReader
 from app.store.memory.commands.records import Changed, CommandTable, nobody
 from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
 
 
-class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory):
+class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory, MemoryHolds):
     """Everything in dictionaries of this process. No operation awaits anything, so each is atomic on its event loop.
 
     It promises nothing across the end of the process: `changed` is told what somebody else may keep, and `not_before`
@@ -37,6 +38,7 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
         MemoryCommandReader.__init__(self, table)
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)
+        MemoryHolds.__init__(self, table)
         self.states: Final = MemoryEchoStates(table)
 
     @property

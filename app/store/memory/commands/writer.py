@@ -18,27 +18,31 @@ from app.core.commands.stream import CommandChangeKind
 from app.core.errors import (
     CapacityError,
     CommandNotFoundError,
-    DeviceBusyError,
     IdempotencyMismatchError,
     IllegalTransitionError,
+    TooManyHeldError,
 )
 from app.core.identifiers import partition_of_command
 from app.core.profiles.correlation import Correlation
 from app.core.webhooks.deliveries import OutboxEntry
 from app.store.commands import Finished, Joined, Registered
 from app.store.memory.commands.history import note_report
+from app.store.memory.commands.holds import begin_flight
 from app.store.memory.commands.records import CommandTable, Record
 from app.store.memory.commands.stream import MemoryCommandChanges
 from app.store.memory.webhooks import MemoryWebhooks
 from app.store.rules import (
+    HOLD_EXPIRED,
     MAX_JOINED,
+    MOST_HELD,
+    MOST_HELD_OF_PARTITION,
     NO_RESPONSE,
     SWEEP_LIMIT,
-    busy,
     ended_by,
     late_annex,
     marked_by,
     micros,
+    too_many_held,
 )
 
 Wake = Callable[[str, Outcome], None]
@@ -72,7 +76,7 @@ class MemoryCommandWriter:
             return joined
         self._admit(registration)
         now = self._table.now()
-        command = registration.command(now, now + micros(registration.timeout))
+        command = registration.command(now, now + micros(registration.longest))
         record = Record(command, registration, [registration.home_node], 0)
         self._table.add(record)
         self._table.expire(record, command.deadline)
@@ -89,7 +93,11 @@ class MemoryCommandWriter:
         if not record.expects(answer):
             by_id = answer.correlation in (Correlation.ID, Correlation.ECHO)
             return Recorded(MatchResult.MISMATCH, command_id) if by_id else Recorded(MatchResult.UNKNOWN)
+        if record.held and (record.command.hold is None or not record.command.hold.claims):  # nobody can have it
+            return Recorded(MatchResult.UNKNOWN)
         if record.open and answer.state is CommandState.RUNNING:
+            if record.held:
+                begin_flight(self._table, record, record.command.home_node)
             news = note_report(record, answer.result, now)
             record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
             self._table.has_changed(record)
@@ -146,11 +154,19 @@ class MemoryCommandWriter:
             if record.command.deadline < before and (partition := partition_of_command(one)) in due:
                 due[partition].append(record)
         outcomes = []
+        for record in self._lapsed(partitions, before):
+            self._settle(record, CommandState.UNSENT, None, HOLD_EXPIRED, finisher)
+            outcomes.append(record.settled)
         for records in due.values():
             for record in heapq.nsmallest(SWEEP_LIMIT, records, key=lambda one: one.command.deadline):
                 self._settle(record, CommandState.TIMED_OUT, None, NO_RESPONSE, finisher)
                 outcomes.append(record.settled)
         return outcomes
+
+    def _lapsed(self, partitions: Sequence[int], before: int) -> list[Record]:
+        wanted = set(partitions)
+        held = (self._table.records[one] for one in self._table.indexes.held if partition_of_command(one) in wanted)
+        return [one for one in held if one.command.hold is not None and one.command.hold.until < before]
 
     def _join(self, registration: Registration) -> Joined | None:
         key = registration.idempotency_key
@@ -169,29 +185,20 @@ class MemoryCommandWriter:
         return Joined(record.command)
 
     def _admit(self, registration: Registration) -> None:
-        now = self._table.now()
-        for one in registration.expectations:
-            if one.correlation is Correlation.ORDER and (occupant := self._occupant(one.topic, now)):
-                record = self._table.records[occupant]
-                raise DeviceBusyError(
-                    busy(registration.device_id, None if record.open else record.quarantined_until - now)
-                )
-            if one.correlation is Correlation.VALUE:
-                holder = self._table.indexes.values.get((one.topic, one.value))
-                if holder is not None and self._table.records[holder].open:
-                    raise DeviceBusyError(busy(registration.device_id, None))
-        if len(self._table.records) >= self._table.max_commands:
-            raise CapacityError(f"the store in memory holds {self._table.max_commands} commands, its limit")
+        table = self._table
+        if registration.hold is None:
+            table.check_free(registration)
+        else:
+            self._check_room(registration)
+        if len(table.records) >= table.max_commands:
+            raise CapacityError(f"the store in memory holds {table.max_commands} commands, its limit")
 
-    def _occupant(self, topic: str, now: int) -> str | None:
-        """The oldest that waits on the topic or keeps it in quarantine."""
-        while members := self._table.indexes.topics.get(topic):
-            oldest = next(iter(members))
-            record = self._table.records[oldest]
-            if record.open or now < record.quarantined_until:
-                return oldest
-            self._table.indexes.free(topic, oldest)
-        return None
+    def _check_room(self, registration: Registration) -> None:
+        partition = partition_of_command(registration.command_id)
+        near = [one for one in self._table.indexes.held if partition_of_command(one) == partition]
+        own = sum(self._table.records[one].command.device_id == registration.device_id for one in near)
+        if own >= MOST_HELD or len(near) >= MOST_HELD_OF_PARTITION:
+            raise TooManyHeldError(too_many_held(registration.device_id))
 
     def _named_by(self, answer: Answer, now: int) -> str | None:
         if answer.correlation in (Correlation.ID, Correlation.ECHO):
@@ -199,7 +206,7 @@ class MemoryCommandWriter:
         if answer.correlation is Correlation.VALUE:
             return self._table.indexes.values.get((answer.topic, answer.value))
         # A command by order registers only where nobody waits, so it is always the oldest.
-        oldest = self._occupant(answer.topic, now)
+        oldest = self._table.occupant(answer.topic, now)
         return oldest if oldest is not None and self._table.records[oldest].by_order(answer.topic) else None
 
     def _annex(self, record: Record, answer: Answer, now: int) -> MatchResult:
@@ -226,7 +233,7 @@ class MemoryCommandWriter:
         received_by: str | None = None,
     ) -> None:
         now = self._table.now()
-        registration = record.registration
+        registration, held = record.registration, record.held
         record.command = replace(
             record.command,
             state=state,
@@ -236,7 +243,9 @@ class MemoryCommandWriter:
             error=error,
             matched_by=None if record.reception is None else record.reception.correlation,
         )
-        quarantine = registration.quarantine if state in (CommandState.TIMED_OUT, CommandState.CANCELLED) else None
+        quarantine = (
+            registration.quarantine if not held and state in (CommandState.TIMED_OUT, CommandState.CANCELLED) else None
+        )
         if quarantine:
             record.quarantined_until = now + micros(quarantine)
             self._table.indexes.leave(registration, keep=lambda one: one.correlation is Correlation.ORDER)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
 from app.core import keys
 from app.core.commands.callback import Answer, Registration
-from app.core.commands.command import Command, CommandState, IfOffline
+from app.core.commands.command import Command, CommandState, Hold, IfOffline
 from app.core.commands.reception import decode_receiver, reception_of
 from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.errors import UnreadableRecordError
@@ -22,7 +23,7 @@ Fields = Mapping[str, bytes | None]
 
 OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
 VERSION_FIELD: Final = "v"
-COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late", "notify")
+COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late", "notify", "hold", "who")
 CHECKED_OUTCOME_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD)
 
 NO_RECORD: Final[Fields] = MappingProxyType({"state": b"", VERSION_FIELD: b"none"})
@@ -78,18 +79,27 @@ def pairs(reply: Sequence[bytes]) -> Fields:
     return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
-FAILS_OFFLINE: Final = "offline=fail"
-"""A word of the field `v`; without it a command is sent also where nobody is subscribed, as 0.1.0 did."""
+_OFFLINE: Final = {"offline=fail": IfOffline.FAIL, "offline=hold": IfOffline.HOLD}
+"""Words of the field `v`; without one of them a command is sent also where nobody is subscribed, as 0.1.0 did."""
 
 
 def version(token: str, if_offline: IfOffline) -> str:
     """Return what the field `v` of a record says."""
-    return f"{RECORD} {token} {FAILS_OFFLINE}" if if_offline is IfOffline.FAIL else f"{RECORD} {token}"
+    return " ".join((str(RECORD), token, *(word for word, means in _OFFLINE.items() if means is if_offline)))
 
 
 def _if_offline(version_field: bytes | None) -> IfOffline:
-    words_of = (version_field or b"").split(b" ")
-    return IfOffline.FAIL if FAILS_OFFLINE.encode() in words_of else IfOffline.SEND
+    words_of = (version_field or b"").decode("latin-1").split(" ")
+    return next((means for word, means in _OFFLINE.items() if word in words_of), IfOffline.SEND)
+
+
+def _hold(fields: Fields) -> Hold | None:
+    text = fields.get("hold")
+    if text is None:
+        return None
+    until, timeout, claims, *given_back = (int(one) for one in text.split(b" "))
+    who = (fields.get("who") or b"").decode()
+    return Hold(until, timedelta(microseconds=timeout), who, claims, given_back[0] if given_back else None)
 
 
 def command(command_id: str, fields: Fields) -> Command:
@@ -126,6 +136,7 @@ def _command(command_id: str, fields: Fields) -> Command:
         late=fields.get("late"),
         one_way=expectations == NO_EXPECTATIONS,
         if_offline=_if_offline(fields.get(VERSION_FIELD)),
+        hold=_hold(fields),
         notify=tuple((fields.get("notify") or b"").decode().split()),
         matched_by=None if reception is None else reception.correlation,
     )

@@ -14,6 +14,7 @@ from app.runtime.histograms import StoreMeasures
 from app.runtime.telemetry import Fill
 from app.store.redis.commands.echo_states import RedisEchoStates
 from app.store.redis.commands.history import RedisCommandHistory
+from app.store.redis.commands.holds import RedisHolds
 from app.store.redis.commands.reader import RedisCommandReader
 from app.store.redis.commands.stream import RedisCommandChanges
 from app.store.redis.commands.writer import RedisCommandWriter
@@ -23,7 +24,7 @@ from app.store.redis.driver.unreadable import Unreadable
 from app.store.redis.webhooks import RedisWebhooks
 
 
-class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistory):
+class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistory, RedisHolds):
     """One object for all of the ports, so that a call goes straight to its script."""
 
     def __init__(
@@ -60,6 +61,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
             attempts_of=new_secret(),
         )
         RedisCommandHistory.__init__(self, lanes, unreadable)
+        RedisHolds.__init__(self, lanes, unreadable)
         self.states: Final = RedisEchoStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
         self.changes: Final = RedisCommandChanges(lanes)

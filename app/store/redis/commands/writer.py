@@ -26,6 +26,7 @@ from app.core.errors import (
     InvalidInputError,
     StoreRefusedError,
     StoreUnavailableError,
+    TooManyHeldError,
     UnreadableRecordError,
 )
 from app.core.identifiers import partition_of, partition_of_command
@@ -37,7 +38,19 @@ from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import FINISH, MARK, REGISTER, RESPOND, SWEEP
 from app.store.redis.driver.steps import LEAST_STEP_US, StoreSteps
 from app.store.redis.driver.unreadable import Unreadable
-from app.store.rules import MAX_JOINED, NO_RESPONSE, SWEEP_LIMIT, busy, ended_by, marked_by, micros
+from app.store.rules import (
+    HOLD_EXPIRED,
+    MAX_JOINED,
+    MOST_HELD,
+    MOST_HELD_OF_PARTITION,
+    NO_RESPONSE,
+    SWEEP_LIMIT,
+    busy,
+    ended_by,
+    marked_by,
+    micros,
+    too_many_held,
+)
 
 SWEEP_AHEAD: Final = timedelta(seconds=1)
 """How much later than its call a sweep may find the store's clock, besides the budget of a call."""
@@ -94,12 +107,15 @@ class RedisCommandWriter:
             registration.trace or "",
             records.version(self._wake_key.token(registration.command_id), registration.if_offline),
             " ".join(registration.notify),
+            *_held_arguments(registration),
         )
         match reply:
             case [b"registered", created_at, deadline]:
                 return Registered(int(created_at), int(deadline))
             case [b"joined", command_id, fields]:
                 return Joined(self._unreadable.checked(command_id.decode(), records.pairs(fields)))
+            case [b"full"]:
+                raise TooManyHeldError(too_many_held(registration.device_id))
             case [b"mismatch", command_id]:
                 raise IdempotencyMismatchError(command_id.decode())
             case [b"unreadable", command_id, reason]:
@@ -188,7 +204,12 @@ class RedisCommandWriter:
     async def _sweep(self, server: str, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
         """Sweep partitions of one server."""
         judged_by = await self._judged_by(server, keys.due(partitions[0]))
-        arguments: list[Argument] = [micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT, *judged_by]
+        arguments: list[Argument] = [
+            *(micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT),
+            *judged_by[:2],
+            HOLD_EXPIRED,
+            *judged_by[2:],
+        ]
         replies = await asyncio.gather(
             *(self._lanes.run(SWEEP, [keys.due(one), keys.listing(one)], *arguments) for one in partitions),
             return_exceptions=True,
@@ -228,7 +249,10 @@ class RedisCommandWriter:
         outcomes = []
         for identity, finished_at, what in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
             command_id = identity.decode(errors="replace")
-            if finished_at:
+            if what.startswith(_LAPSED):
+                heard = await self._heard(what.removeprefix(_LAPSED))
+                outcomes.append(records.made(command_id, CommandState.UNSENT, finished_at, HOLD_EXPIRED, heard))
+            elif finished_at:
                 heard = await self._heard(what)
                 outcomes.append(records.made(command_id, CommandState.TIMED_OUT, finished_at, NO_RESPONSE, heard))
             else:
@@ -249,6 +273,15 @@ class RedisCommandWriter:
         attempt = f"attempt {self._attempts_of} {next(self._attempts)}"
         partition = partition_of_command(answer.value) if _has_id(answer) else partition_of(answer.device_id)
         return keys.correlation(partition, answer.topic, attempt)
+
+
+_LAPSED: Final = b"held "
+"""The word of a sweep in front of the rest of a command that was held to the end."""
+
+
+def _held_arguments(registration: Registration) -> list[Argument]:
+    hold = registration.hold
+    return [] if hold is None else [micros(hold.lasts), hold.who, MOST_HELD, MOST_HELD_OF_PARTITION]
 
 
 def _has_id(answer: Answer) -> bool:

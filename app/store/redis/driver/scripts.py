@@ -26,10 +26,11 @@ REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING, FOLLOW, KEEP_HAPPENINGS = _OF_C
     load_script(f"commands/{name}")
     for name in ("register", "respond", "finish", "mark", "sweep", "pending", "follow", "keep_happenings")
 )
+HOLD_CLAIM, HOLD_GIVE_BACK = _OF_HOLDS = tuple(load_script(f"commands/{name}") for name in ("claim", "give_back"))
 HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tuple(
     load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")
 )
-SCRIPTS = _OF_COMMANDS + _OF_WEBHOOKS
+SCRIPTS = _OF_COMMANDS + _OF_HOLDS + _OF_WEBHOOKS
 APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVENTS, COMMIT_CURSOR = EVENT_SCRIPTS = (
     tuple(
         Script.of(_read(name), writes=name not in _READING)

@@ -14,8 +14,7 @@ from typing import Any, Final
 from app.api.hot import SWEEP_GRACE
 from app.api.problems import BY_ERROR, INTERNAL, NO_OUTCOME, NOT_SENT, TIMED_OUT, UNSENT_BY_CODE
 from app.cluster.adopter import NOBODY
-from app.command_plane import CommandPlane, open_commands
-from app.commands.send.absence import nobody_knows
+from app.command_plane import CommandPlane, CommandSurroundings, open_commands
 from app.commands.send.invoker import unsent_code
 from app.commands.send.registrar import CommandRequest
 from app.core.clock import Clock
@@ -244,7 +243,7 @@ class SimNode:
         replies = open_replies(kernel, observed.observers, no_events)
         canary = open_canary(kernel)
         commands = open_commands(
-            kernel, observed, canary, replies_to=replies.replies_to, told_of=nobody, offline_since=nobody_knows
+            kernel, observed, canary, replies_to=replies.replies_to, around=CommandSurroundings(told_of=nobody)
         )
         membership = open_membership(kernel, canary, commands, NOBODY)
         services = Services(services_of([kernel, observed, commands, replies, membership]), self._failed)

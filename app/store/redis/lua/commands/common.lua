@@ -13,11 +13,15 @@
 --                 record is open without it
 --   quarantine    until when (µs) its topic by order stays occupied after the outcome
 --   progress, late                JSON texts
+--   hold          "<until µs> <timeout µs> <claims>", and when a claim was given back (µs), of a command that waits, or waited, to be sent. While it is `held`
+--                 its deadline is the latest one that is possible, and no index but mqtt:held leads to it
+--   claim         token of the last claim; one claims once
+--   who           the caller whose right is judged at each claim
 --   sender        the node that took over sending it, as its home had died
 --   notify        ids of the webhook endpoints that are told of its outcome and late answer, with a blank between
 --   trace         the context of its trace (W3C traceparent), where it is traced
 --   v             version of the record, the token of its wake-ups (app/core/cluster/wakekey.py), and `offline=fail` where it is
---                 unsent when nobody is subscribed; with a blank between. 0.1.0 wrote none. How the next version adds to all this: app/core/versions.py
+--                 unsent, or `offline=hold` where it is held, when nobody is subscribed; with a blank between. 0.1.0 wrote none. How the next version adds to all this: app/core/versions.py
 -- What a script cannot read it leaves alone, and says so; an error would end the whole step, and a sweep for good.
 -- All keys derive from the partition, so one call touches one slot. The only clock is Redis TIME.
 
@@ -124,9 +128,83 @@ local function occupies(id, now)
   return ends - now
 end
 
+-- What keeps a command from a topic by order: true, or for how long (µs); false when it is free. Those whose record is
+-- gone, or whose quarantine is over, are in nobody's way. (100 at most: a script stays short.)
+local function occupied(topic, now)
+  for _ = 1, 100 do
+    local oldest = redis.call('ZRANGE', topic, 0, 0)[1]
+    if not oldest then
+      return false
+    end
+    local still = occupies(oldest, now)
+    if still then
+      return still
+    end
+    redis.call('ZREM', topic, oldest)
+  end
+  return true
+end
+
+-- Whether an open command is named by this correlation.
+local function names_an_open_one(correlation)
+  local holder = redis.call('GET', correlation)
+  local found = holder and read(holder, 'state', 'finished')
+  return holder and (not found or found[2] and not found[3])
+end
+
 local function keep_while_mine(name, id, at_ms)
   if redis.call('GET', name) == id then
     redis.call('PEXPIREAT', name, at_ms)
+  end
+end
+
+local HELD = 'mqtt:held:' .. tag
+
+local function held_member(id, match)
+  return id .. ' ' .. match.device
+end
+
+-- Put an id behind all that has been on a topic so far.
+local function enter_topic(topic, id, now, at_ms)
+  -- What outlived its record leaves a busy topic one by one, oldest first.
+  local oldest = redis.call('ZRANGE', topic, 0, 0)[1]
+  if oldest and not occupies(oldest, now) then
+    redis.call('ZREM', topic, oldest)
+  end
+  redis.call('ZADD', topic, micros(now), id)
+  live_until(topic, now, at_ms)
+end
+
+-- Let a held command wait for its answer, from now on and at `home`. Returns what it says in `about` from now on.
+local function begin_flight(id, now, about, match, joined, hold, home, due, list)
+  redis.call('ZREM', HELD, held_member(id, match)) -- a removal first: also at maxmemory
+  local ends, timeout, claims = string.match(hold, '^(%d+) (%d+) (%d+)')
+  local created, kept, before, rest = string.match(about, '^(%d+) %d+ (%d+ %d+ %S+ %S+) (%S+) (.*)$')
+  local deadline = now + timeout
+  local at_ms = later_ms(deadline, match.retention)
+  local others = ''
+  for node in string.gmatch(joined or '', '%S+') do
+    if node ~= home and node ~= before then
+      others = others .. ' ' .. node
+    end
+  end
+  if before ~= home then
+    others = others .. ' ' .. before
+  end
+  local record = key('callback', id)
+  about = table.concat({created, micros(deadline), kept, home, rest}, ' ')
+  redis.call('HSET', record, 'state', 'pending', 'about', about, 'joined', others,
+    'hold', table.concat({ends, timeout, claims + 1}, ' '))
+  redis.call('PEXPIREAT', record, at_ms)
+  redis.call('ZADD', due, micros(deadline), id)
+  live_until(due, now, at_ms)
+  live_until(list, now, at_ms)
+  for _, topic in ipairs(match.topics) do
+    enter_topic(key('topic', topic.digest), id, now, at_ms)
+    for _, value in ipairs(topic.values) do
+      redis.call('SET', key('correlation', value), id)
+      redis.call('PEXPIREAT', key('correlation', value), at_ms)
+    end
   end
 end
 
@@ -192,9 +270,12 @@ end
 -- Returns what `wake` does.
 local function settle(now, id, waiting, match, due, list, outcome, settler)
   redis.call('ZREM', due, id)
+  if outcome.was == 'held' then
+    redis.call('ZREM', HELD, held_member(id, match))
+  end
   local record = key('callback', id)
   local at_ms = later_ms(now, match.retention)
-  local stays = match.quarantine > 0 and (outcome.state == 'timed_out' or outcome.state == 'cancelled')
+  local stays = match.quarantine > 0 and outcome.was ~= 'held' and (outcome.state == 'timed_out' or outcome.state == 'cancelled')
   for _, topic in ipairs(match.topics) do
     if stays and topic.by_order then
       live_until(key('topic', topic.digest), now, at_ms)

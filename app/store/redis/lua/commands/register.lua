@@ -7,9 +7,11 @@
 --       6 rest of `about`     7 fingerprint              8 number of topics 9 how many of them are by order
 --       10 number of correlations                        11 most joined nodes 12 trace ('' is none)
 --       13 what is written as `v`                        14 endpoints to be told, with a blank between ('' is none)
+--       and of what is to be held: 15 for how long (µs)  16 the caller, as the field `who` has them
+--       17 most held commands of a device                18 most held commands of a partition
 -- Reply {'registered', created µs, deadline µs} | {'joined', command id, fields and values of the record}
---       | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
--- Writes record, due, list, topics, correlations, idempotency key; for a join the record's joined nodes.
+--       | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
+-- Writes record, due, list, topics, correlations (of what is held mqtt:held instead), idempotency key; for a join the record's joined nodes.
 -- Repeated: the record is there, so its first instants are the answer and nothing is written.
 
 local record, due, list = KEYS[1], KEYS[2], KEYS[3]
@@ -45,20 +47,14 @@ local function join(known)
   return {'joined', known, redis.call('HGETALL', there)}
 end
 
--- Those whose record is gone, or whose quarantine is over, are in nobody's way. (100 at most: a script stays short.)
-local function occupied(topic, now)
-  for _ = 1, 100 do
-    local oldest = redis.call('ZRANGE', topic, 0, 0)[1]
-    if not oldest then
-      return false
-    end
-    local still = occupies(oldest, now)
-    if still then
-      return still
-    end
-    redis.call('ZREM', topic, oldest)
+-- Whether no further command can be held for the device.
+local function is_full(device)
+  local members = redis.call('ZRANGE', HELD, 0, -1)
+  local own = 0
+  for _, member in ipairs(members) do
+    own = own + (string.match(member, ' (.*)$') == device and 1 or 0)
   end
-  return true
+  return own >= tonumber(ARGV[17]) or #members >= tonumber(ARGV[18])
 end
 
 local about = redis.call('HGET', record, 'about')
@@ -74,25 +70,27 @@ if idempotency then
 end
 
 local now = now_us()
-for i = 4, 3 + by_order do
+local held = ARGV[15]
+local device = held and string.match(ARGV[2], ':(.*)$')
+if held and is_full(device) then
+  return {'full'}
+end
+for i = 4, held and 3 or 3 + by_order do
   local still = occupied(KEYS[i], now)
   if still then
     return {'busy', type(still) == 'number' and micros(still) or nil}
   end
 end
-for i = 4 + topics, 3 + topics + values do
-  local holder = redis.call('GET', KEYS[i])
-  if holder then
-    local found = read(holder, 'state', 'finished')
-    if not found or found[2] and not found[3] then
-      return {'busy'}
-    end
+for i = 4 + topics, held and 3 or 3 + topics + values do
+  if names_an_open_one(KEYS[i]) then
+    return {'busy'}
   end
 end
 
-local created, deadline = micros(now), micros(now + ARGV[3])
-local at_ms = later_ms(now + ARGV[3], ARGV[4])
-local fields = {'state', 'pending', 'about', created .. ' ' .. deadline .. ' ' .. ARGV[6], 'v', ARGV[13]}
+local longest = tonumber(ARGV[3]) + (held or 0)
+local created, deadline = micros(now), micros(now + longest)
+local at_ms = later_ms(now + longest, ARGV[4])
+local fields = {'state', held and 'held' or 'pending', 'about', created .. ' ' .. deadline .. ' ' .. ARGV[6], 'v', ARGV[13]}
 if idempotency then
   fields[7], fields[8] = 'fingerprint', ARGV[7]
 end
@@ -104,22 +102,31 @@ if ARGV[14] ~= '' then
   fields[#fields + 1] = 'notify'
   fields[#fields + 1] = ARGV[14]
 end
+if held then
+  fields[#fields + 1] = 'hold'
+  fields[#fields + 1] = table.concat({micros(now + held), ARGV[3], '0'}, ' ')
+  fields[#fields + 1] = 'who'
+  fields[#fields + 1] = ARGV[16]
+end
 redis.call('HSET', record, unpack(fields))
 redis.call('PEXPIREAT', record, at_ms)
-redis.call('ZADD', due, deadline, id)
-live_until(due, now, at_ms)
 redis.call('ZADD', list, created, ARGV[2])
 live_until(list, now, at_ms)
-for i = 4, 3 + topics do
-  -- What outlived its record leaves a busy topic one by one, oldest first.
-  local oldest = redis.call('ZRANGE', KEYS[i], 0, 0)[1]
-  if oldest and not occupies(oldest, now) then
-    redis.call('ZREM', KEYS[i], oldest)
-  end
-  redis.call('ZADD', KEYS[i], created, id)
-  live_until(KEYS[i], now, at_ms)
+if idempotency then
+  redis.call('SET', idempotency, id)
+  redis.call('PEXPIREAT', idempotency, at_ms)
 end
-for i = 4 + topics, #KEYS do
+if held then
+  redis.call('ZADD', HELD, micros(now + held), id .. ' ' .. device)
+  live_until(HELD, now, at_ms)
+  return {'registered', created, deadline}
+end
+redis.call('ZADD', due, deadline, id)
+live_until(due, now, at_ms)
+for i = 4, 3 + topics do
+  enter_topic(KEYS[i], id, now, at_ms)
+end
+for i = 4 + topics, 3 + topics + values do
   redis.call('SET', KEYS[i], id)
   redis.call('PEXPIREAT', KEYS[i], at_ms)
 end

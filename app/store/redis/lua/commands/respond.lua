@@ -74,6 +74,15 @@ if not expected(match) then
   return correlation == 'id' and {'mismatch', id} or {'unknown'}
 end
 
+if known_state == 'held' then
+  local hold = redis.call('HGET', record, 'hold') or ''
+  if string.match(hold, '^%d+ %d+ 0$') then
+    return {'unknown'} -- nobody can have it
+  end
+  if state == 'running' then -- somebody has it, although its claim was given back
+    begin_flight(id, now, about, match, joined, hold, match.home, due, list)
+  end
+end
 local waiting = waiting_nodes(match, joined)
 local function remember()
   if attempt then

@@ -1,0 +1,109 @@
+"""Holds commands: registers them to wait for their device, and has them tried at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from app.callbacks.observer import Observers
+from app.callbacks.waiters import Waiters
+from app.commands.held.drainer import Drainer
+from app.commands.send.admission import CommandAdmission
+from app.commands.send.invoker import Invocation
+from app.commands.send.registrar import CommandRequest, Registrar
+from app.core.access.callers import Caller
+from app.core.access.places import ConcurrencyPermit
+from app.core.clock import Clock
+from app.core.commands.callback import HoldRequest
+from app.core.errors import InvalidInputError, NotYetError
+from app.core.identifiers import CANARY
+from app.core.profiles.profile import DeviceProfile
+from app.store.commands import CommandWriter, Joined
+
+FEATURE: Final = "held"
+"""The word by which nodes tell that they know held commands."""
+
+
+class CommandHolder:
+    """Takes commands of callers on this node that may wait. `all_know` tells whether all live nodes know a feature."""
+
+    def __init__(
+        self,
+        *,
+        store: CommandWriter,
+        registrar: Registrar,
+        admission: CommandAdmission,
+        waiters: Waiters,
+        drainer: Drainer,
+        all_know: Callable[[str], Awaitable[bool]],
+        observers: Observers,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._registrar = registrar
+        self._admission = admission
+        self._waiters = waiters
+        self._drainer = drainer
+        self._all_know = all_know
+        self._observers = observers
+        self._clock = clock
+
+    async def invoke(
+        self,
+        request: CommandRequest,
+        caller: Caller | None,
+        *,
+        park: bool,
+        place: ConcurrencyPermit | None = None,
+    ) -> Invocation:
+        """Register a command that waits; with `park`, keep a place for the caller. It is tried at once.
+
+        Interlocks are judged when it is claimed, as the values of a device that is away are old. Raises
+        StoreUnavailableError, NotYetError, CapacityError, TooManyHeldError, IdempotencyMismatchError and
+        InvalidInputError.
+        """
+        del place  # a command that waits is not among those that are open
+        profile = self._admission.profile_of(request)
+        _check(request, profile)
+        if not await self._all_know(FEATURE):
+            raise NotYetError("a node of the cluster does not know held commands: it runs an earlier version")
+        opened_at = self._clock.monotonic()
+        registration = self._registrar.registration(request, profile, request.timeout)
+        if request.hold is not None:
+            who = "" if caller is None else caller.lasting().to_text()
+            registration = replace(registration, hold=HoldRequest(request.hold, who))
+        identity = registration.command_id
+        waiter = self._waiters.park(identity) if park else None
+        try:
+            registered = await self._store.register(registration)
+        except BaseException as error:
+            if waiter is not None:
+                self._waiters.leave(identity, waiter)
+            for tell in self._observers.refused:
+                tell(registration, opened_at, error)
+            raise
+        if isinstance(registered, Joined):
+            if waiter is not None:
+                self._waiters.leave(identity, waiter)
+            for tell_joined in self._observers.joined:
+                tell_joined(registration, opened_at)
+            known = registered.command
+            joined = self._waiters.park(known.id) if park and not known.state.final else None
+            return Invocation(known, self._waiters, joined, _never)
+        for tell_registered in self._observers.registered:
+            tell_registered(registration, opened_at)
+        self._drainer.begin(request.device_id, identity)
+        return Invocation(registration.command(registered.created_at, registered.deadline), self._waiters, waiter)
+
+
+async def _never() -> Invocation | None:
+    """Try nothing again: a hold that has ended is over."""
+    return None
+
+
+def _check(request: CommandRequest, profile: DeviceProfile) -> None:
+    if request.one_way and not any(qos for _, qos in profile.topics_of_nobody(CANARY)):
+        raise InvalidInputError(
+            "hold", f"needs a PUBACK or an answer, and a one-way command of profile {profile.name!r} has neither"
+        )

@@ -1,0 +1,151 @@
+"""Looks at devices that held commands wait for, and has those claimed that may be sent. Every node does so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from app.cluster.directory import NodeInfo
+from app.cluster.shares import share_of
+from app.commands.held.claimant import Claimant
+from app.commands.held.held_judge import HeldJudge, Readiness
+from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
+from app.core.commands.command import CommandState
+from app.core.commands.faults import fault
+from app.core.errors import CapacityError, DeviceBusyError, UnavailableError
+from app.core.identifiers import partition_of
+from app.store.commands import CommandReader
+from app.store.holds import HoldStore
+
+AT_A_TIME: Final = 16
+"""The number of devices that are looked at at once: other commands wait behind few of them."""
+NOT_ALLOWED: Final = fault("not_allowed_any_more", "its caller may not send it any more; it was not sent")
+
+
+class HeldReader(CommandReader, HoldStore, Protocol):
+    """Commands on record, and which of them are held."""
+
+
+class Drainer:
+    """`nodes` are the live ones: each looks by itself at the devices of its share, and at those that it has heard."""
+
+    def __init__(
+        self,
+        *,
+        store: HeldReader,
+        waiting: WaitingDevices,
+        judge: HeldJudge,
+        claimant: Claimant,
+        nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
+        node_id: str,
+        interval: float,
+    ) -> None:
+        self._store = store
+        self._waiting = waiting
+        self._judge = judge
+        self._claimant = claimant
+        self._nodes = nodes
+        self._node_id = node_id
+        self._interval = interval
+        self._looks: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._changed = asyncio.Event()
+        self._log = structlog.get_logger()
+        claimant.held_again.add(self._wait_again)
+
+    def begin(self, device_id: str, command_id: str) -> None:
+        """Try a command that was held just now."""
+        device = self._waiting.add(device_id, command_id)
+        if device is not None:
+            self._waiting.look_at(device)
+            self._changed.set()
+
+    def heard(self, device_id: str) -> None:
+        """Look at a device that has given a sign of life."""
+        self._waiting.heard(device_id)
+        self._changed.set()
+
+    async def drained(self) -> None:
+        """Begin nothing any more, and return when all that was begun is done."""
+        self._closing = True
+        while self._looks:
+            await asyncio.wait(tuple(self._looks))
+        await self._claimant.drained()
+
+    async def run(self) -> None:
+        """Know who waits, and look at those who are due, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read())
+            group.create_task(self._look())
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                self._waiting.begin_reading()
+                devices = self._waiting.read(await self._store.held())
+                if devices:
+                    share = set(share_of(self._node_id, [one.node_id for one in await self._nodes()]))
+                    for device in devices:
+                        if partition_of(device.device_id) in share:
+                            self._waiting.keep_looking(device)
+                    self._changed.set()
+            except (UnavailableError, CapacityError) as failure:
+                self._log.debug("held_not_read", reason=str(failure))
+            await asyncio.sleep(self._interval)
+
+    async def _look(self) -> None:
+        while True:
+            while not self._closing and len(self._looks) < AT_A_TIME and (device := self._waiting.taken()) is not None:
+                look = asyncio.get_running_loop().create_task(self._look_at(device))
+                self._looks.add(look)
+                look.add_done_callback(self._looked)
+            self._changed.clear()
+            delay = self._waiting.seconds_to_next() if len(self._looks) < AT_A_TIME else None
+            try:
+                async with asyncio.timeout(self._interval if delay is None else min(self._interval, delay)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _looked(self, look: asyncio.Task[None]) -> None:
+        self._looks.discard(look)
+        self._changed.set()
+
+    async def _look_at(self, device: WaitingDevice) -> None:
+        fruitless = True
+        try:
+            fruitless = not await self._send_what_waits(device)
+        except (UnavailableError, CapacityError) as failure:
+            self._log.debug("held_not_sent", device_id=device.device_id, reason=str(failure))
+        finally:
+            self._waiting.looked(device, fruitless=fruitless)
+
+    async def _send_what_waits(self, device: WaitingDevice) -> bool:
+        """Return whether nothing of it waits any more. Oldest first: ids are in the order of their instants."""
+        heard, online = self._waiting.lately_heard(device), await self._judge.online(device.device_id)
+        ids, done = sorted(device.ids), True
+        for identity, command in zip(ids, await self._store.get(ids), strict=True):
+            if command is not None and command.state is CommandState.HELD:
+                readiness = await self._judge.judge(command, online=online, heard=heard)
+                if readiness is Readiness.WAITS:
+                    done = False
+                    continue
+                try:
+                    if readiness is Readiness.READY:
+                        await self._claimant.claim(command)
+                    else:
+                        await self._claimant.refuse(command, NOT_ALLOWED)
+                except DeviceBusyError:
+                    done = False
+                    continue
+            self._waiting.drop(device.device_id, identity)
+        return done
+
+    def _wait_again(self, device_id: str, command_id: str) -> None:
+        device = self._waiting.add(device_id, command_id)
+        if device is not None:
+            self._waiting.keep_looking(device)
+            self._changed.set()

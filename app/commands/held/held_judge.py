@@ -1,0 +1,102 @@
+"""Judges whether a held command may be sent now: its device is there, its caller may, and its interlocks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from enum import StrEnum, auto
+
+import orjson
+
+from app.commands.held.waiting_devices import rest_of
+from app.commands.send.admission import CommandAdmission
+from app.commands.send.publisher import Publisher
+from app.commands.send.registrar import CommandRequest
+from app.core.commands.command import Command
+from app.core.errors import AccessError, HomingError, InterlockError, InvalidInputError, UnavailableError
+
+
+class Readiness(StrEnum):
+    """The fate of a held command at this moment."""
+
+    WAITS = auto()
+    READY = auto()
+    REFUSED = auto()
+    """The caller who had it held may not send it any more."""
+
+
+class HeldJudge:
+    """`may` judges the right of the caller of a held command, as it is now; `online` says whether a device is there.
+
+    `online` is None where nobody knows. `now_us` is this node's time, in microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        *,
+        publisher: Publisher,
+        admission: CommandAdmission,
+        may: Callable[[Command], None],
+        online: Callable[[str], Awaitable[bool | None]],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._publisher = publisher
+        self._admission = admission
+        self._may = may
+        self.online = online
+        self._now_us = now_us
+
+    async def judge(self, command: Command, *, online: bool | None, heard: bool) -> Readiness:
+        """Judge it; `heard` tells that its device has said something lately.
+
+        Where nobody knows whether the device is there, the broker may: it says so when nobody is subscribed.
+        """
+        there = online is not False and (online or heard or self._publisher.absence.tells(command.profile))
+        if not there or not self._publisher.connected or self._rests(command, heard=heard):
+            return Readiness.WAITS
+        try:
+            (await self._admission.admit(request_of(command))).check()
+            self._may(command)
+        except AccessError:
+            return Readiness.REFUSED
+        except (InterlockError, InvalidInputError, UnavailableError):
+            return Readiness.WAITS
+        return Readiness.READY
+
+    async def why(self, command: Command) -> Sequence[str]:
+        """Say what a held command waits for at this moment, as far as this node knows."""
+        reasons = []
+        if not self._publisher.connected:
+            reasons.append("this node has no connection to the MQTT broker")
+        if await self.online(command.device_id) is False:
+            reasons.append(f"{command.device_id} has said that it is offline, or its will has")
+        hold = command.hold
+        if hold is not None and hold.given_back_at is not None:
+            reasons.append(f"claims: {hold.claims}; the last one was undone, as nobody was subscribed to its topic")
+        try:
+            (await self._admission.admit(request_of(command))).check()
+            self._may(command)
+        except HomingError as error:
+            reasons.append(str(error))
+        if not reasons:
+            reasons.append(f"{command.device_id} was not heard since it was held, or it is about to be sent")
+        return reasons
+
+    def _rests(self, command: Command, *, heard: bool) -> bool:
+        """Return whether nobody was subscribed to its topic a short while ago."""
+        hold = command.hold
+        if hold is None or hold.given_back_at is None:
+            return False
+        return self._now_us() < hold.given_back_at + rest_of(hold.claims, heard=heard) * 1_000_000
+
+
+def request_of(command: Command) -> CommandRequest:
+    """The request of a held command, to be judged again."""
+    return CommandRequest(
+        device_id=command.device_id,
+        method=command.method,
+        params=orjson.loads(command.params),
+        timeout=timedelta() if command.hold is None else command.hold.timeout,
+        profile=command.profile,
+        one_way=command.one_way,
+    )

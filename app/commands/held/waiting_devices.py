@@ -1,0 +1,165 @@
+"""The devices that wait for held commands, as this node knows them, and when each is looked at next."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+from zlib import crc32
+
+from app.callbacks.observer import Observer
+from app.core.clock import Clock
+from app.runtime.telemetry import Fill
+from app.store.holds import HeldEntry
+
+SOON: Final = 0.02
+"""A device that was heard is looked at so many seconds later: what it said may be on its way into the event log."""
+LEAST_PAUSE: Final = 1.0
+"""Between two looks at a device that goes on speaking."""
+FIRST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 300.0
+"""Looks at a device that is not heard: so many seconds after the first one, then twice as many, up to the longest."""
+A_SECOND: Final = 250
+"""The number of devices heard at once that are looked at in a second."""
+LATELY: Final = 30.0
+"""A device that was heard within so many seconds is taken to be there."""
+MOST_DEVICES: Final = 100_000
+
+
+def rest_of(claims: int, *, heard: bool) -> float:
+    """The seconds that a command rests after so many claims that were given back; fewer where its device speaks."""
+    if heard:
+        return min(60.0, LEAST_PAUSE * 1.3 ** min(claims - 1, 99))
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(claims - 1, 99))
+
+
+@dataclass(slots=True)
+class WaitingDevice:
+    """A device, the ids of its held commands, and when it is looked at; instants are on the monotonic clock."""
+
+    device_id: str
+    ids: dict[str, None] = field(default_factory=dict)
+    due: float = inf
+    not_before: float = 0.0
+    looks: int = 0
+    """The number of fruitless looks since it was heard last."""
+    heard_at: float = -inf
+    busy: bool = False
+    """It is looked at now."""
+
+
+class WaitingDevices(Observer):
+    """Holds at most `MOST_DEVICES`; further ones are found again by reading once there is room."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._now = clock.monotonic
+        self._devices: dict[str, WaitingDevice] = {}
+        self._due: list[tuple[float, str]] = []
+        self._fresh: set[str] = set()
+        """Ids that were noted after the last reading had begun, which may not have found them."""
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def fills(self) -> dict[str, Fill]:
+        """The fill of it."""
+        return {"held_devices": Fill(len(self._devices), MOST_DEVICES)}
+
+    def heard(self, device_id: str, profile: str = "", topic: str = "") -> None:
+        """Look at a device that has said something, soon."""
+        del profile, topic
+        if (device := self._devices.get(device_id)) is not None:
+            device.heard_at, device.looks = self._now(), 0
+            self._look_at(device, max(self._now() + SOON + self._spread(device_id), device.not_before))
+
+    def add(self, device_id: str, command_id: str) -> WaitingDevice | None:
+        """Note a command that was held just now, or again; the device of it, None without room."""
+        device = self._devices.get(device_id)
+        if device is None:
+            if len(self._devices) >= MOST_DEVICES:
+                return None
+            device = self._devices[device_id] = WaitingDevice(device_id)
+        device.ids[command_id] = None
+        self._fresh.add(command_id)
+        return device
+
+    def drop(self, device_id: str, command_id: str) -> None:
+        """Forget a command that is not held any more."""
+        device = self._devices.get(device_id)
+        if device is not None:
+            device.ids.pop(command_id, None)
+            if not device.ids and not device.busy:
+                del self._devices[device_id]
+
+    def begin_reading(self) -> None:
+        """Note that the store is read from now on."""
+        self._fresh.clear()
+
+    def read(self, entries: Iterable[HeldEntry]) -> list[WaitingDevice]:
+        """Take over what the store has; the devices that are waited for."""
+        found: dict[str, dict[str, None]] = {}
+        for one in entries:
+            found.setdefault(one.device_id, {})[one.command_id] = None
+        for device_id, device in [*self._devices.items()]:
+            fresh = dict.fromkeys(one for one in device.ids if one in self._fresh)
+            device.ids = found.pop(device_id, {}) | fresh
+            if not device.ids and not device.busy:
+                del self._devices[device_id]
+        for device_id, ids in found.items():
+            if len(self._devices) < MOST_DEVICES:
+                self._devices[device_id] = WaitingDevice(device_id, ids)
+        return [*self._devices.values()]
+
+    def look_at(self, device: WaitingDevice) -> None:
+        """Look at the device now."""
+        self._look_at(device, self._now())
+
+    def keep_looking(self, device: WaitingDevice) -> None:
+        """Look at the device now and then, as far as nobody looks at it already."""
+        if device.due == inf and not device.busy:
+            self._look_at(device, max(self._now() + self._spread(device.device_id), device.not_before))
+
+    def taken(self) -> WaitingDevice | None:
+        """A device that is due; its next look is not before the end of this one."""
+        while self._due and self._due[0][0] <= self._now():
+            at, device_id = heapq.heappop(self._due)
+            device = self._devices.get(device_id)
+            if device is not None and device.due == at and not device.busy:
+                device.due, device.busy = inf, True
+                return device
+        return None
+
+    def looked(self, device: WaitingDevice, *, fruitless: bool) -> None:
+        """Note the end of a look. After a fruitless one the next is a while later, and earlier if it is heard."""
+        now = self._now()
+        device.busy = False
+        if not device.ids:
+            self._devices.pop(device.device_id, None)
+            return
+        device.not_before = now + LEAST_PAUSE
+        if fruitless:
+            # What a device has said may not have been where it was looked for yet.
+            first = LEAST_PAUSE if self.lately_heard(device) else FIRST_PAUSE
+            device.due = inf
+            self._look_at(device, now + min(LONGEST_PAUSE, first * 2.0**device.looks))
+            device.looks += 1
+
+    def lately_heard(self, device: WaitingDevice) -> bool:
+        """Return whether it has said something within `LATELY`."""
+        return self._now() - device.heard_at <= LATELY
+
+    def seconds_to_next(self) -> float | None:
+        """The time until a device is due; None while none will be."""
+        return max(0.0, self._due[0][0] - self._now()) if self._due else None
+
+    def _look_at(self, device: WaitingDevice, at: float) -> None:
+        if at < device.due:
+            device.due = at
+            heapq.heappush(self._due, (at, device.device_id))
+
+    def _spread(self, device_id: str) -> float:
+        """Thousands that are heard at once are not looked at at once: each has its own place in that time."""
+        over = len(self._devices) / A_SECOND
+        return 0.0 if over < 1 else min(30.0, over) * (crc32(device_id.encode()) % 1000) / 1000

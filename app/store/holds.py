@@ -1,0 +1,49 @@
+"""Held commands: who waits to be sent, and the one step that lets a node send one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.core.commands.command import Command
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntry:
+    """A held command as lists have it. `until` is in microseconds on the store's clock."""
+
+    device_id: str
+    command_id: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A held command that the claimant may send, and nobody else. `trace` is the context of its trace."""
+
+    command: Command
+    trace: str | None
+
+
+class HoldStore(Protocol):
+    """Every step is atomic for its command and safe to repeat; StoreUnavailableError means that it may have happened.
+
+    A `token` is a text that no other attempt of any node has. It claims once.
+    """
+
+    async def held(self) -> Sequence[HeldEntry]:
+        """The commands that are held now, in the order of their ids within a device."""
+
+    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
+        """Take a held command to send it: it is pending from now on, its home is the node, and its timeout begins.
+
+        Topics and values by which it is answered are in place then. None when it is not held any more, when its hold
+        has ended, or when it cannot be read. DeviceBusyError while another command keeps it from its topic.
+        """
+
+    async def give_back(self, command_id: str, token: str) -> bool:
+        """Undo a claim, of which the claimant knows that nobody got the command; whether it is held now.
+
+        Nothing that it was waiting for finds it any more. A claim with this token that comes later is void.
+        """

@@ -1,0 +1,77 @@
+"""Held commands in memory: the same steps as the scripts of Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.core.commands.command import CommandState
+from app.store.holds import Claimed, HeldEntry
+from app.store.memory.commands.records import CommandTable, Record
+from app.store.rules import micros
+
+
+class MemoryHolds:
+    """The held commands of the table."""
+
+    def __init__(self, table: CommandTable) -> None:
+        self._table = table
+
+    async def held(self) -> Sequence[HeldEntry]:
+        self._table.forget_expired()
+        commands = (self._table.records[one].command for one in sorted(self._table.indexes.held))
+        return [HeldEntry(one.device_id, one.id, one.hold.until) for one in commands if one.hold is not None]
+
+    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
+        self._table.forget_expired()
+        record = self._table.records.get(command_id)
+        if record is None or record.command.hold is None:
+            return None
+        if record.claim == token and record.command.state is CommandState.PENDING:
+            return Claimed(record.command, record.registration.trace)
+        if not record.held or record.claim == token or record.command.hold.until <= self._table.now():
+            return None
+        self._table.check_free(record.registration)
+        record.claim = token
+        begin_flight(self._table, record, node_id)
+        return Claimed(record.command, record.registration.trace)
+
+    async def give_back(self, command_id: str, token: str) -> bool:
+        self._table.forget_expired()
+        record = self._table.records.get(command_id)
+        if record is None or record.command.hold is None:
+            return False
+        if record.held:
+            record.claim = token
+        elif record.command.state is CommandState.PENDING and record.claim == token:
+            hold = record.command.hold
+            latest = hold.until + micros(hold.timeout)
+            given_back = replace(hold, given_back_at=self._table.now())
+            record.command = replace(record.command, state=CommandState.HELD, deadline=latest, hold=given_back)
+            self._table.indexes.give_back(record.registration)
+            self._table.expire(record, latest)
+        else:
+            return False
+        self._table.has_changed(record)
+        return True
+
+
+def begin_flight(table: CommandTable, record: Record, home: str) -> None:
+    """Let a held command wait for its answer, from now on and at that node."""
+    hold, before = record.command.hold, record.registration.home_node
+    if hold is None:
+        raise ValueError("only held commands begin to wait later than they are registered")
+    deadline = table.now() + micros(hold.timeout)
+    record.registration = replace(record.registration, home_node=home)
+    record.command = replace(
+        record.command,
+        state=CommandState.PENDING,
+        home_node=home,
+        deadline=deadline,
+        hold=replace(hold, claims=hold.claims + 1, given_back_at=None),
+    )
+    joined = [one for one in record.waiting[1:] if one != home]
+    record.waiting = [home, *joined, *([] if before == home or before in joined else [before])]
+    table.indexes.enter(record.registration, held=False)
+    table.expire(record, deadline)
+    table.has_changed(record)

@@ -1,0 +1,79 @@
+"""Held commands in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from redis.exceptions import ResponseError
+
+from app.core import keys
+from app.core.errors import DeviceBusyError, InvalidInputError, UnreadableRecordError
+from app.core.identifiers import PARTITIONS, partition_of_command
+from app.store.holds import Claimed, HeldEntry
+from app.store.redis.commands import records
+from app.store.redis.driver.lanes import LIST_BATCH, Lanes
+from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK
+from app.store.redis.driver.unreadable import Unreadable
+from app.store.rules import MOST_HELD_OF_PARTITION, busy
+
+_BUSY: Final = "the device of the command"
+
+
+class RedisHolds:
+    """See `app/core/keys.py` for the keys, and the headers of lua/claim.lua and lua/give_back.lua for the steps."""
+
+    def __init__(self, lanes: Lanes, unreadable: Unreadable) -> None:
+        self._lanes = lanes
+        self._unreadable = unreadable
+
+    async def held(self) -> Sequence[HeldEntry]:
+        found: list[HeldEntry] = []
+        for first in range(0, PARTITIONS, LIST_BATCH):
+            last = MOST_HELD_OF_PARTITION - 1
+            some = range(first, min(first + LIST_BATCH, PARTITIONS))
+            replies = await self._lanes.call_for_list(
+                [("ZRANGE", keys.held(one), 0, last, "WITHSCORES") for one in some]
+            )
+            for reply in replies:
+                found += () if isinstance(reply, ResponseError) else _entries(reply)
+        return sorted(found, key=lambda one: one.command_id)
+
+    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
+        reply = await self._lanes.run(HOLD_CLAIM, _keys(command_id), command_id, node_id, token)
+        match reply:
+            case [b"claimed", values]:
+                fields = records.pairs(values)
+                trace = fields.get("trace")
+                try:
+                    command = self._unreadable.checked(command_id, fields)
+                except UnreadableRecordError:
+                    return None
+                return Claimed(command, None if trace is None else trace.decode())
+            case [b"busy", quarantine_left]:
+                raise DeviceBusyError(busy(_BUSY, int(quarantine_left)))
+            case [b"busy"]:
+                raise DeviceBusyError(busy(_BUSY, None))
+            case _:
+                return None
+
+    async def give_back(self, command_id: str, token: str) -> bool:
+        return bool(await self._lanes.run(HOLD_GIVE_BACK, _keys(command_id), command_id, token))
+
+
+def _keys(command_id: str) -> list[str]:
+    try:
+        partition = partition_of_command(command_id)
+    except InvalidInputError:
+        partition = 0
+    return [keys.callback(partition, command_id), keys.due(partition), keys.listing(partition)]
+
+
+def _entries(reply: Sequence[bytes]) -> Sequence[HeldEntry]:
+    """What can be read of a partition's members; a sweep takes the others out."""
+    entries = []
+    for member, score in zip(reply[::2], reply[1::2], strict=True):
+        command_id, _, device_id = member.decode("utf-8", "replace").partition(" ")
+        if device_id:
+            entries.append(HeldEntry(device_id, command_id, int(float(score))))
+    return entries

@@ -1,0 +1,36 @@
+-- Take a held command to send it.
+--
+-- KEYS  1 record  2 due  3 list
+-- ARGV  1 command id  2 node that claims it  3 token of the attempt
+-- Reply {'claimed', fields and values of the record} | {'gone'} | {'busy', µs left of a quarantine, or nothing}
+-- Writes record, due, topics, correlations; removes it from mqtt:held.
+-- Repeated: a token that has claimed it is told so until it is sent or given back, and claims nothing after that.
+
+local id, record = ARGV[1], KEYS[1]
+local found = read(id, 'state', 'about', 'hold', 'claim', 'joined')
+local state, about, hold, claim, joined
+if found then
+  state, about, hold, claim, joined = unpack(found, 2, 6)
+end
+if state == 'pending' and claim == ARGV[3] then
+  return {'claimed', redis.call('HGETALL', record)}
+end
+local now, match = now_us(), parse(about or nil)
+local ends = string.match(hold or '', '^%d+')
+if state ~= 'held' or claim == ARGV[3] or not match or not ends or tonumber(ends) <= now then
+  return {'gone'}
+end
+for _, topic in ipairs(match.topics) do
+  local still = topic.by_order and occupied(key('topic', topic.digest), now)
+  if still then
+    return {'busy', type(still) == 'number' and micros(still) or nil}
+  end
+  for _, value in ipairs(topic.values) do
+    if names_an_open_one(key('correlation', value)) then
+      return {'busy'}
+    end
+  end
+end
+begin_flight(id, now, about, match, joined, hold, ARGV[2], KEYS[2], KEYS[3])
+redis.call('HSET', record, 'claim', ARGV[3])
+return {'claimed', redis.call('HGETALL', record)}

@@ -1,0 +1,230 @@
+"""Held commands over HTTP: they wait for their device, are sent once, and not when cancelled or when it is too late."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import ForbiddenError
+from app.core.messages import ReceivedMessage
+from tests.api.rig import COMMANDS, DEVICE, Rig, running
+from tests.waiting import eventually
+
+PRESENCE = f"homing/{DEVICE}/presence"
+RULES = """
+[[event]]
+name = "state"
+topic = "homing/{device_id}/osd"
+
+[[interlock]]
+name = "on_the_ground"
+methods = ["ok"]
+inputs.mode = { topic = "homing/{device_id}/osd", path = "mode", max_age = "1h" }
+when = [{ path = "inputs.mode", is_in = [0] }]
+say = "the cover closes only over a drone that stands in its dock"
+"""
+
+
+@pytest.fixture
+async def keeping() -> AsyncIterator[Rig]:
+    async with running(events={"url": "memory://"}) as rig:
+        await ready(rig)
+        yield rig
+
+
+async def ready(rig: Rig) -> None:
+    async def is_ready() -> bool:
+        return (await rig.http.get("/readyz")).status_code == 200
+
+    await eventually(is_ready)
+
+
+async def tell(rig: Rig, *, online: bool) -> None:
+    rig.broker.publish(ReceivedMessage(PRESENCE, b'{"online": %b}' % (b"true" if online else b"false"), qos=1))
+
+    async def is_known() -> bool:
+        state = (await rig.http.get(f"/v1/devices/{DEVICE}/state")).json()
+        return state["presence"]["online"] is online
+
+    await eventually(is_known)
+
+
+async def away(rig: Rig) -> None:
+    await tell(rig, online=True)
+    await tell(rig, online=False)
+
+
+async def becomes(rig: Rig, command: dict[str, Any], state: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    async def is_so() -> bool:
+        found.update((await rig.http.get(f"/v1/commands/{command['id']}")).json())
+        return bool(found["state"] == state)
+
+    await eventually(is_so)
+    return found
+
+
+async def test_it_waits_until_the_device_is_there_and_is_sent_once(keeping: Rig) -> None:
+    await away(keeping)
+    answer = await keeping.send("ok", hold="8h", timeout="10s")
+    command = answer.json()
+    assert answer.status_code == 202
+    assert answer.headers["location"] == f"/v1/commands/{command['id']}"
+    assert (command["state"], command["if_offline"]) == ("held", "hold")
+    assert command["hold"]["waits_for"] == ["device"]
+    assert command["hold"]["claims"] == 0
+    listed = (await keeping.http.get("/v1/commands", params={"state": "held"})).json()["commands"]
+    assert [one["id"] for one in listed] == [command["id"]]
+    explained = (await keeping.http.get(f"/v1/commands/{command['id']}/explain")).json()["verdict"]
+    assert explained["code"] == "held"
+    assert f"{DEVICE} has said that it is offline" in explained["evidence"][0]
+    assert keeping.device.received == []
+
+    await tell(keeping, online=True)
+    done = await becomes(keeping, command, "succeeded")
+    assert [one["id"] for one in keeping.device.received] == [command["id"]]
+    assert done["hold"] == {"waits_for": [], "until": command["hold"]["until"], "claims": 1}
+    assert done["deadline"] < command["hold"]["until"]
+
+
+async def test_who_waits_is_told_the_outcome(keeping: Rig) -> None:
+    await tell(keeping, online=True)
+    answer = await keeping.send("ok", hold="1h", headers={"Prefer": "wait=30"})
+    assert answer.status_code == 200
+    assert answer.json()["state"] == "succeeded"
+    assert len(keeping.device.received) == 1
+
+
+async def test_what_was_cancelled_meanwhile_is_not_sent(keeping: Rig) -> None:
+    await away(keeping)
+    command = (await keeping.send("ok", hold="1h")).json()
+    kept = (await keeping.send("ok", hold="1h")).json()
+    assert (await keeping.http.delete(f"/v1/commands/{command['id']}")).json()["state"] == "cancelled"
+    await tell(keeping, online=True)
+    await becomes(keeping, kept, "succeeded")
+    assert [one["id"] for one in keeping.device.received] == [kept["id"]]
+
+
+async def test_after_its_hold_it_is_unsent(keeping: Rig) -> None:
+    await away(keeping)
+    command = (await keeping.send("ok", hold="1s")).json()
+    ended = await becomes(keeping, command, "unsent")
+    assert ended["error"]["code"] == "hold_expired"
+    await tell(keeping, online=True)
+    assert keeping.device.received == []
+
+
+async def test_they_leave_in_the_order_in_which_they_came(keeping: Rig) -> None:
+    await away(keeping)
+    ids = [(await keeping.send("ok", hold="1h")).json()["id"] for _ in range(5)]
+    await tell(keeping, online=True)
+    await becomes(keeping, {"id": ids[-1]}, "succeeded")
+    assert [one["id"] for one in keeping.device.received] == ids
+
+
+async def test_a_device_that_nobody_knows_of_is_asked_and_not_taken_for_silent(keeping: Rig) -> None:
+    """The broker says that nobody is subscribed, so the claim is undone; a word of the device brings the next."""
+    await keeping.device.client.stop()
+    assert (await keeping.send("ok", if_offline="fail")).status_code == 409, "from then on the broker is known to tell"
+    command = (await keeping.send("ok", hold="1h")).json()
+
+    async def was_tried() -> bool:
+        found = (await keeping.http.get(f"/v1/commands/{command['id']}")).json()
+        return bool(found["state"] == "held" and found["hold"]["claims"] == 1)
+
+    await eventually(was_tried)
+    assert keeping.counters["held.given_back.no_subscriber"] == 1
+    explained = (await keeping.http.get(f"/v1/commands/{command['id']}/explain")).json()["verdict"]
+    assert "nobody was subscribed to its topic" in explained["evidence"][0]
+    assert len(keeping.open_commands) == 0
+
+    await keeping.device.start()
+    await tell(keeping, online=True)
+    await becomes(keeping, command, "succeeded")
+    assert [one["id"] for one in keeping.device.received] == [command["id"]]
+
+
+async def test_without_a_connection_to_the_broker_it_waits(keeping: Rig) -> None:
+    await keeping.mqtt.stop(keep_session=True)
+    command = (await keeping.send("ok", hold="1h")).json()
+    assert command["state"] == "held"
+    assert keeping.device.received == []
+
+
+async def test_its_key_stands_for_it(keeping: Rig) -> None:
+    await away(keeping)
+    first = await keeping.send("ok", hold="1h", headers={"Idempotency-Key": "k"})
+    again = await keeping.send("ok", hold="1h", headers={"Idempotency-Key": "k"})
+    assert again.json()["id"] == first.json()["id"]
+    assert again.headers["idempotent-replayed"] == "true"
+    other = await keeping.send("ok", hold="2h", headers={"Idempotency-Key": "k"})
+    assert other.json()["type"] == "urn:homing:problem:idempotency-key-reused"
+
+
+async def test_an_interlock_is_judged_when_the_device_is_back(tmp_path: Path) -> None:
+    plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
+    (tmp_path / "homing.toml").write_text(plain + RULES, encoding="utf-8")
+    async with running(events={"url": "memory://"}, profiles={"dir": tmp_path}) as rig:
+        await ready(rig)
+        command = (await rig.send("ok", hold="1h")).json()
+        assert command["state"] == "held"
+        await tell(rig, online=True)
+        explained = (await rig.http.get(f"/v1/commands/{command['id']}/explain")).json()["verdict"]
+        assert "interlock on_the_ground refuses" in " ".join(explained["evidence"])
+        assert rig.device.received == []
+        rig.broker.publish(ReceivedMessage(f"homing/{DEVICE}/osd", b'{"mode": 0}', qos=1))
+        await becomes(rig, command, "succeeded")
+
+
+async def test_who_has_lost_the_right_has_it_cancelled(keeping: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await away(keeping)
+    command = (await keeping.send("ok", hold="1h")).json()
+
+    def refuse(*_: object) -> None:
+        raise ForbiddenError("no rule allows it")
+
+    monkeypatch.setattr(keeping.application.ports.access, "check", refuse, raising=True)
+    await tell_unseen(keeping)
+
+    async def is_cancelled() -> bool:
+        (found,) = await keeping.store.get([command["id"]])
+        return found is not None and found.state == "cancelled" and b"not_allowed_any_more" in (found.error or b"")
+
+    await eventually(is_cancelled)
+    assert keeping.device.received == []
+
+
+async def tell_unseen(rig: Rig) -> None:
+    rig.broker.publish(ReceivedMessage(PRESENCE, b'{"online": true}', qos=1))
+
+
+@pytest.mark.parametrize(
+    ("members", "field", "says"),
+    [
+        ({"hold": "0.5s"}, "hold", "0.5s is out of range; allowed: 1s to 720h"),
+        ({"hold": "721h"}, "hold", "allowed: 1s to 720h"),
+        ({"hold": 8}, "hold", "a bare number has no unit"),
+        ({"hold": "soon"}, "hold", "is not a duration"),
+        ({"if_offline": "hold"}, "hold", "is missing"),
+        ({"hold": "1h", "if_offline": "fail"}, "if_offline", "leave one of them out"),
+        ({"hold": "1h", "if_offline": "send"}, "if_offline", "leave one of them out"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused(keeping: Rig, members: dict[str, Any], field: str, says: str) -> None:
+    answer = await keeping.send("ok", **members)
+    assert answer.status_code == 422
+    assert [one["field"] for one in answer.json()["errors"]] == [field]
+    assert says in answer.json()["errors"][0]["reason"]
+
+
+async def test_a_device_has_a_hundred_held_commands_at_most(keeping: Rig) -> None:
+    await away(keeping)
+    for _ in range(100):
+        assert (await keeping.send("ok", hold="1h")).status_code == 202
+    refused = await keeping.http.post(COMMANDS, json={"method": "ok", "hold": "1h"})
+    assert (refused.status_code, refused.json()["type"]) == (429, "urn:homing:problem:too-many-held")
