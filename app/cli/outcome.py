@@ -100,6 +100,8 @@ def hint_of(command: Command) -> str | None:
     """Return what to try, where there is something."""
     if command.state == "unsent" and command.error is not None and command.error.code == "no_subscriber":
         return f"is it switched on, and does it speak {command.profile}? --if-offline send waits until --timeout"
+    if command.state == "held":
+        return f"homing explain {command.id} shows what it waits for; homing cancel {command.id}"
     if command.state == "timed_out":
         return f"homing get {command.id} shows an answer that comes late"
     return None if command.is_final else f"homing watch {command.id}"

@@ -72,6 +72,14 @@ _IfOffline = Annotated[
         "--timeout. By default, fail if the broker reports it, else send."
     ),
 ]
+_Hold = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="The time for which the command may wait for a device that is away, such as 8h. It is sent once when the "
+        "device is there, and --timeout begins then.",
+    ),
+]
 _Notify = Annotated[
     list[str] | None,
     typer.Option(metavar="WEBHOOK", help="The id of a webhook that receives the outcome. Repeatable."),
@@ -94,6 +102,7 @@ def send(  # noqa: PLR0913 - each is something that people type
     profile: _Profile = None,
     one_way: _OneWay = False,
     if_offline: _IfOffline = None,
+    hold: _Hold = None,
     notify: _Notify = None,
     no_wait: _NoWait = False,
     idempotency_key: _Key = None,
@@ -106,11 +115,11 @@ def send(  # noqa: PLR0913 - each is something that people type
 
     HOMING_KEY holds the API key if the node requires one and homing login has saved none.
 
-    Exit code: 0 succeeded (or accepted, with --async), 1 the device refused or failed, 2 wrong input, 3 timed out, 4
-    cancelled, 5 not sent (nobody is subscribed, broker or store unavailable, or a limit reached), 6 no node there, 7
-    the node answered strangely, 8 not allowed, 130 interrupted.
+    Exit code: 0 succeeded (or accepted, with --async or --hold), 1 the device refused or failed, 2 wrong input, 3 timed
+    out, 4 cancelled, 5 not sent (nobody is subscribed, broker or store unavailable, or a limit reached), 6 no node
+    there, 7 the node answered strangely, 8 not allowed, 130 interrupted.
     """
-    _check(device, timeout, idempotency_key)
+    _check(device, timeout, hold, idempotency_key)
     body = parse_params([*(pairs or ()), *(param or ())], params)
     shown = form(output, as_json=as_json)
     command: Command | None = None
@@ -124,11 +133,12 @@ def send(  # noqa: PLR0913 - each is something that people type
                 timeout=None if timeout is None else format_duration(parse_duration(timeout)),
                 one_way=one_way,
                 if_offline=None if if_offline is None else if_offline.value,
+                hold=None if hold is None else format_duration(parse_duration(hold)),
                 notify=notify or (),
                 wait=False if no_wait else FIRST_WAIT,
                 idempotency_key=idempotency_key,
             )
-            if not command.is_final and not no_wait:
+            if not command.is_final and hold is None and not no_wait:
                 command = follow(homing, command)
     except KeyboardInterrupt:
         raise Stop(_interrupted(device, command), Exit.INTERRUPTED) from None
@@ -177,7 +187,7 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def _check(device: str, timeout: str | None, idempotency_key: str | None) -> None:
+def _check(device: str, timeout: str | None, hold: str | None, idempotency_key: str | None) -> None:
     """Find here what the node could not tell, or would tell in other words than those that were typed."""
     from app.core.errors import InvalidInputError
     from app.core.identifiers import validate_device_id, validate_idempotency_key
@@ -189,7 +199,8 @@ def _check(device: str, timeout: str | None, idempotency_key: str | None) -> Non
     except InvalidInputError as error:
         where = "device_id" if error.field == "device_id" else "--idempotency-key"
         raise Stop(f"{where}: {error.reason}", Exit.USAGE) from None
-    try:
-        parse_duration(timeout or "1s")
-    except ValueError as error:
-        raise Stop(f"--timeout: {error}", Exit.USAGE) from None
+    for option, duration in (("--timeout", timeout), ("--hold", hold)):
+        try:
+            parse_duration(duration or "1s")
+        except ValueError as error:
+            raise Stop(f"{option}: {error}", Exit.USAGE) from None

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Self, cast
 
-State = Literal["pending", "sent", "acknowledged", "running", "succeeded", "failed", "timed_out", "cancelled", "unsent"]
+State = Literal[
+    "held", "pending", "sent", "acknowledged", "running", "succeeded", "failed", "timed_out", "cancelled", "unsent"
+]
 """Where a command is in its life. A node that is younger than this package might say another word."""
 OUTCOMES: Final = frozenset({"succeeded", "failed", "timed_out", "cancelled", "unsent"})
 """The states that stay."""
@@ -112,6 +114,8 @@ class Command:
     last_progress: Any = None
     profile: str | None = None
     if_offline: str | None = None
+    held_until: datetime | None = None
+    """The end of its hold; None of a command that was not to be held."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -147,6 +151,7 @@ class Command:
             last_progress=body.get("last_progress"),
             profile=_text(body.get("profile")),
             if_offline=_text(body.get("if_offline")),
+            held_until=instant((body.get("hold") or {}).get("until")),
             raw=body,
         )
 

@@ -27,7 +27,7 @@ from homing_client._retry import retry_after
 from homing_client._wire import Reply, Request, ServerEvent
 
 JsonObject = dict[str, Any]
-IfOffline = Literal["fail", "send"]
+IfOffline = Literal["fail", "send", "hold"]
 
 WAIT: Final = timedelta(seconds=20)
 """How long one call waits for an outcome. A caller who waits longer asks again, so that a connection that died
@@ -59,7 +59,7 @@ def place_of(text: str) -> dict[str, str]:
     return dict(zip(_PLACE, parts, strict=True))
 
 
-def send(
+def send(  # noqa: PLR0913 - each is a member of the body or a header
     device_id: str,
     method: str,
     params: Any,  # noqa: ANN401 - any JSON value
@@ -70,6 +70,7 @@ def send(
     timeout: timedelta | str | None,
     one_way: bool,
     if_offline: IfOffline | None,
+    hold: timedelta | str | None,
     notify: Sequence[str],
 ) -> Request:
     """Send a command. The key makes it safe to send this again."""
@@ -84,6 +85,8 @@ def send(
         body["one_way"] = True
     if if_offline is not None:
         body["if_offline"] = if_offline
+    if hold is not None:
+        body["hold"] = duration(hold)
     if notify:
         body["notify"] = list(notify)
     most = {True: WAIT, False: timedelta()}[wait] if isinstance(wait, bool) else max(wait, timedelta())

@@ -180,7 +180,9 @@ def _send(books: _Books, device: str, headers: Mapping[str, str], body: object) 
     key = (device, headers.get("idempotency-key") or _system.new_key())
     if key not in books.keys:
         command = _new(len(books.commands), device, body)
-        _end(command, books.answers.get((device, body["method"])) or _not_given(books, device, body["method"]))
+        answer = books.answers.get((device, body["method"])) or _not_given(books, device, body["method"])
+        waits = answer.state == "unsent" and "hold" in body
+        _end(command, Answer("held", None, None) if waits else answer)
         books.keys[key] = command["id"]
         books.commands[command["id"]] = command
     command = books.commands[books.keys[key]]

@@ -63,6 +63,14 @@ async def test_outcomes_are_values_of_send_and_errors_of_call(homing: AnyHoming,
         await done(homing.call, "drone-9", "cover_open", profile="dji", if_offline="fail")
 
 
+async def test_what_is_held_comes_back_at_once(homing: AnyHoming, place: Place) -> None:
+    held = await done(homing.send, "drone-9", "cover_open", profile="dji", hold=timedelta(hours=8))
+    assert (held.state, held.is_final) == ("held", False)
+    device = homing.device("drone-9", profile="dji")
+    assert (await done(device.send, "cover_open", hold="8h")).state == "held"
+    assert (await done(homing.cancel, held.id)).state == "cancelled"
+
+
 async def test_the_same_key_is_the_same_command(homing: AnyHoming, place: Place) -> None:
     first = await done(homing.send, place.device, "ok", idempotency_key="k1")
     second = await done(homing.send, place.device, "ok", idempotency_key="k1")

@@ -134,7 +134,7 @@ class AsyncHoming:
         """A device, to be talked to by name."""
         return AsyncDevice(self, device_id, profile)
 
-    async def send(
+    async def send(  # noqa: PLR0913 - each is a member of the body or a header
         self,
         device_id: str,
         method: str,
@@ -144,6 +144,7 @@ class AsyncHoming:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        hold: timedelta | str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -152,7 +153,8 @@ class AsyncHoming:
 
         `wait`: False does not, and a timedelta waits that long at most. `timeout` is how long the device may take; the
         node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
-        it is the same command. `notify` names webhooks that are told of its outcome.
+        it is the same command. `notify` names webhooks that are told of its outcome. With `hold` it may wait so long
+        for a device that is away; then True does not wait either, and the command comes back as `held`.
 
         Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
         """
@@ -161,15 +163,16 @@ class AsyncHoming:
             method,
             params,
             key=idempotency_key or _system.new_key(),
-            wait=wait,
+            wait=False if hold is not None and wait is True else wait,
             profile=profile,
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            hold=hold,
             notify=notify,
         )
         command = operations.command_sent(await self._session.exchange(request))
-        if command.is_final or wait is not True:
+        if command.is_final or wait is not True or hold is not None:
             return command
         return await self.wait(command.id)
 
@@ -443,6 +446,7 @@ class AsyncDevice:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        hold: timedelta | str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -456,6 +460,7 @@ class AsyncDevice:
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            hold=hold,
             notify=notify,
             wait=wait,
             idempotency_key=idempotency_key,

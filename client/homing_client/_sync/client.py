@@ -135,7 +135,7 @@ class Homing:
         """A device, to be talked to by name."""
         return Device(self, device_id, profile)
 
-    def send(
+    def send(  # noqa: PLR0913 - each is a member of the body or a header
         self,
         device_id: str,
         method: str,
@@ -145,6 +145,7 @@ class Homing:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        hold: timedelta | str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -153,7 +154,8 @@ class Homing:
 
         `wait`: False does not, and a timedelta waits that long at most. `timeout` is how long the device may take; the
         node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
-        it is the same command. `notify` names webhooks that are told of its outcome.
+        it is the same command. `notify` names webhooks that are told of its outcome. With `hold` it may wait so long
+        for a device that is away; then True does not wait either, and the command comes back as `held`.
 
         Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
         """
@@ -162,15 +164,16 @@ class Homing:
             method,
             params,
             key=idempotency_key or _system.new_key(),
-            wait=wait,
+            wait=False if hold is not None and wait is True else wait,
             profile=profile,
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            hold=hold,
             notify=notify,
         )
         command = operations.command_sent(self._session.exchange(request))
-        if command.is_final or wait is not True:
+        if command.is_final or wait is not True or hold is not None:
             return command
         return self.wait(command.id)
 
@@ -440,6 +443,7 @@ class Device:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        hold: timedelta | str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -453,6 +457,7 @@ class Device:
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            hold=hold,
             notify=notify,
             wait=wait,
             idempotency_key=idempotency_key,

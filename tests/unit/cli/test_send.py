@@ -91,11 +91,25 @@ def test_all_that_a_body_may_have_can_be_typed(homing: Homing, fake_node: FakeNo
         "n=1",
         "--notify",
         "wh_1",
+        "--hold",
+        "8h",
     ]
     assert homing("send", "dock-1", "cover_open", *typed, "--node", fake_node.url)[0] == 0
     assert set(fake_node.asked[0][3]) == set(MEMBERS)
     assert (fake_node.asked[0][3]["one_way"], fake_node.asked[0][3]["if_offline"]) == (True, "fail")
     assert homing("send", "dock-1", "cover_open", "--if-offline", "hold", "--node", fake_node.url)[0] == 2
+
+
+def test_a_held_command_is_told_of_and_not_waited_for(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(202, COMMAND | {"state": "held"})]
+    code, out, _ = homing("send", "dock-1", "cover_open", "--hold", "8h", "--node", fake_node.url)
+    assert code == 0
+    assert "cover_open on dock-1: held" in out
+    assert "homing explain 042-01J0000000000000000000000A shows what it waits for" in out
+    assert fake_node.asked[0][3] == {"method": "cover_open", "params": {}, "hold": "8h"}
+    code, _, err = homing("send", "dock-1", "cover_open", "--hold", "8", "--node", fake_node.url)
+    assert code == 2
+    assert "--hold: '8' is not a duration" in err
 
 
 def test_it_says_how_long_it_took_and_where_the_answer_came_in(homing: Homing, fake_node: FakeNode) -> None:
