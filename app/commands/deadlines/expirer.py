@@ -81,7 +81,8 @@ class Expirer:
             return None  # the device has it after all, so it was sent: its deadline ends it
         except UnavailableError as failure:
             self._log.warning("command_not_ended", command_id=command_id, state=state.value, reason=str(failure))
-            self._push(_Due(self._clock.monotonic() + RETRY_SECONDS, command_id, state, error))
+            now = self._clock.monotonic()
+            self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now))
             return None
         if finished.won:
             self._open_commands.ended(finished.outcome)
