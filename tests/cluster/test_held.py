@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -42,7 +43,7 @@ async def test_each_is_sent_once_and_not_when_it_was_cancelled(cluster: Cluster)
     async with caller(cluster) as client:
         ids = [await hold(client, i % 2, name) for i, name in enumerate(names)]
         for one in ids:
-            await eventually(lambda one=one: tried(client, 1, one))
+            await eventually(partial(tried, client, 1, one))
         cluster.nodes[0].kill()
         cluster.end_lease("n1")
         async with client.session.delete(f"{cluster.nodes[1].url}/v1/commands/{ids[0]}") as response:

@@ -37,7 +37,7 @@ async def nobody_knows(_device_id: str) -> int | None:
 
 
 async def nobody_knows_now(_device_id: str) -> bool | None:
-    """Of a node that keeps no events: it does not know whether a device is there."""
+    """Return None: a node that keeps no events does not know whether a device is there."""
     return None
 
 

@@ -70,7 +70,7 @@ def _keys(command_id: str) -> list[str]:
 
 
 def _entries(reply: Sequence[bytes]) -> Sequence[HeldEntry]:
-    """What can be read of a partition's members; a sweep takes the others out."""
+    """Return the members of a partition that can be read; a sweep takes the others out."""
     entries = []
     for member, score in zip(reply[::2], reply[1::2], strict=True):
         command_id, _, device_id = member.decode("utf-8", "replace").partition(" ")
