@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import cast
 
@@ -21,6 +22,8 @@ from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessio
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
+from app.store.rocks.folder import COMMANDS, RocksFolder
+from app.store.rocks.sessions import RocksSessions
 from homing_rig.simulation.broker import Quirks, SimBroker
 from homing_rig.simulation.loop import SimLoop
 from homing_rig.simulation.mqtt import SimMqttClient, SimSessionDrain
@@ -133,8 +136,13 @@ class Bench:
         return f"{self.prefix}/{rest}"
 
 
-@pytest.fixture(params=["loopback", "simulated", "paho-v5", "paho-v3.1.1", "own-v5", "own-v3.1.1"])
-async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+@pytest.fixture(
+    params=[
+        *("loopback", "simulated", "paho-v5", "paho-v3.1.1"),
+        *("own-v5", "own-v3.1.1", "own-in-a-folder-v5", "own-in-a-folder-v3.1.1"),
+    ]
+)
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     def find_broker() -> MosquittoProcess | RunningBroker:
         if own is not None:
             return own
@@ -144,7 +152,8 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     own: RunningBroker | None = None
     async with AsyncExitStack() as stack:
         if request.param.startswith("own"):
-            own = await stack.enter_async_context(running_broker())
+            kept = RocksSessions(RocksFolder(tmp_path, COMMANDS)) if "folder" in request.param else None
+            own = await stack.enter_async_context(running_broker(store=kept))
         bench = Bench(request.param, find_broker)
         yield bench
         for client in bench.clients:

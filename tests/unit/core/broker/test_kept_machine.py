@@ -6,9 +6,9 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from app.core.broker.codes import PacketType
 from app.core.broker.packets import Connack, Connect, FilterOptions, Packet, Publish, PublishAck, Subscribe, Unsubscribe
@@ -71,6 +71,14 @@ class KilledBroker(RuleBasedStateMachine):
         self.promised, self.on_disk = Promises(), Promises()
         self.count = 0
 
+    @initialize()
+    def begin(self) -> None:
+        self.subscribe("a", "#", 2)
+        self.subscribe("b", "t", 1)
+
+    def teardown(self) -> None:
+        self.come_to_rest()
+
     @rule(name=names, clean=st.sampled_from([False, False, False, True]))
     def connect(self, name: str, *, clean: bool) -> None:
         """Also where the client has a connection, which is taken over then."""
@@ -92,9 +100,7 @@ class KilledBroker(RuleBasedStateMachine):
 
     @rule(name=names, topic=topics, qos=levels, retain=st.booleans())
     def publish(self, name: str, topic: str, qos: int, *, retain: bool) -> None:
-        client = self.clients[name]
-        if not client.accepted:
-            return
+        client = self.online(name)
         self.count += 1
         packet_id = 0
         if qos:
@@ -106,15 +112,15 @@ class KilledBroker(RuleBasedStateMachine):
 
     @rule(name=names, topic_filter=filters, qos=levels)
     def subscribe(self, name: str, topic_filter: str, qos: int) -> None:
-        client = self.clients[name]
-        if client.accepted and client.peer is not None:
+        client = self.online(name)
+        if client.peer is not None:
             client.peer.say(Subscribe(1, (FilterOptions(topic_filter, qos, retain_handling=2),)))
             self.promised.filters[name][topic_filter] = qos
 
     @rule(name=names, topic_filter=filters)
     def unsubscribe(self, name: str, topic_filter: str) -> None:
-        client = self.clients[name]
-        if client.accepted and client.peer is not None:
+        client = self.online(name)
+        if client.peer is not None:
             client.peer.say(Unsubscribe(1, (topic_filter,)))
             self.promised.filters[name].pop(topic_filter, None)
 
@@ -144,8 +150,6 @@ class KilledBroker(RuleBasedStateMachine):
         for client in self.clients.values():
             client.peer, client.accepted = None, False
 
-    @precondition(lambda self: self.count)
-    @rule()
     def come_to_rest(self) -> None:
         """All come back and read: everybody has what it was owed."""
         for name in NAMES:
@@ -174,6 +178,15 @@ class KilledBroker(RuleBasedStateMachine):
     def nobody_has_what_a_crash_took_back(self) -> None:
         for client in self.clients.values():
             assert client.got.keys() <= client.may_have
+
+    def online(self, name: str) -> Client:
+        """Connect it, unless it is."""
+        client = self.clients[name]
+        if not client.accepted:
+            self.connect(name, clean=False)
+            self.sync()
+            self.read(name, 1000)
+        return client
 
     def owes(self, client: Client) -> bool:
         """Return whether the broker owes it something, as far as it knows or its disk has it."""
@@ -236,5 +249,6 @@ def test_random_histories_with_kills() -> None:
             deadline=None,
             suppress_health_check=[*HealthCheck],
             derandomize=True,
+            phases=[Phase.generate],
         ),
     )
