@@ -58,8 +58,8 @@ class Homing:
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
         kernel = open_kernel(settings, adapters)
-        broker = open_broker(kernel)
         access = open_access(kernel)
+        broker = open_broker(kernel, access)
         audit = open_audit(kernel, access)
         authority = Everybody() if access is None else access.authority
         webhooks = open_webhooks(kernel, tenant_of=authority.tenant_of, render=command_json)

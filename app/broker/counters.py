@@ -21,13 +21,18 @@ COUNTERS: Final = CounterTable(
         ),
     ),
     prefixed={
+        "broker.denied.": counted(
+            "homing_broker_denied", "Messages and subscriptions of clients that may not publish or have them", "kind"
+        ),
         "broker.dropped.": counted("homing_broker_dropped", "Messages that a client did not get", "reason"),
         "broker.refused.": counted("homing_broker_refused", "Connections that the broker ended", "reason"),
     },
     at_zero=(
+        *("broker.denied.publish", "broker.denied.subscribe"),
         *("broker.dropped.expired", "broker.dropped.memory_full", "broker.dropped.queue_full"),
         *("broker.dropped.retained_full", "broker.dropped.slow_reader", "broker.dropped.too_large"),
         *("broker.refused.keep_alive_timeout", "broker.refused.malformed_packet", "broker.refused.no_connect"),
+        *("broker.refused.bad_user_name_or_password", "broker.refused.not_authorized"),
         *("broker.refused.not_read", "broker.refused.protocol_error", "broker.refused.server_busy"),
     ),
 )

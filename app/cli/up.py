@@ -122,17 +122,21 @@ def _tell_key(folder: DataFolder, settings: Settings, key: str | None) -> None:
 
 def next_steps(settings: Settings, url: str, folder: Path) -> list[str]:
     """The lines that say how to go on."""
+    from app.core.access.admins import ADMIN
     from app.core.addresses import split_address
     from app.settings.one_folder import ADMIN_KEY
 
     broker = split_address(settings.mqtt.url)
     where = f"-h {broker.hostname} -p {broker.port or 1883}"
-    key = f" HOMING_KEY=$(cat {shlex.quote(str(folder / ADMIN_KEY))})" if settings.access.bootstrap_key_file else ""
+    key = login = ""
+    if settings.access.bootstrap_key_file:
+        key = f" HOMING_KEY=$(cat {shlex.quote(str(folder / ADMIN_KEY))})"
+        login = f' -u {ADMIN} -P "$HOMING_KEY"'
     return [
         f"Homing is up: {settings.mqtt.url} and {url}, data in {folder}",
         f"Console   {url}/console/",
         f"Shell     export HOMING_URL={url}{key}",
         "Command   homing send DEVICE METHOD",
-        f"Message   mosquitto_pub {where} -t homing/DEVICE/event -m '{{\"n\": 1}}'",
+        f"Message   mosquitto_pub {where}{login} -t homing/DEVICE/event -m '{{\"n\": 1}}'",
         "Ctrl-C ends it.",
     ]

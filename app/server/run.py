@@ -20,11 +20,12 @@ import uvicorn
 from app import __version__
 from app.adapters import open_adapters
 from app.api.operations import Operations
+from app.broker.plane import with_own_login
 from app.core.addresses import is_loopback, shown_address
 from app.core.errors import HomingError
 from app.main import Homing
 from app.runtime.sockets import BACKLOG
-from app.runtime.system import SystemClock
+from app.runtime.system import SystemClock, new_secret
 from app.runtime.telemetry import Counters
 from app.server.hosts import Hosts
 from app.server.limiter import TICK_SECONDS, ConnectionLimiter, Limits
@@ -164,6 +165,7 @@ class NodeServer:
 
     def __init__(self, settings: Settings, *listeners: socket.socket, operations: socket.socket | None = None) -> None:
         self.failure: BaseException | None = None
+        settings = with_own_login(settings, new_secret())
         self._listeners = [*listeners, *([] if operations is None else [operations])]
         counters: Counters = Counter()
         self.limiter = ConnectionLimiter(_limits(settings), SystemClock(), counters)

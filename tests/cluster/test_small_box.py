@@ -22,8 +22,8 @@ def test_the_page_works_as_it_is_written(environment: dict[str, str], tmp_path: 
     find_binary("mosquitto_pub", "mosquitto-clients")
     port, broker = str(lasting_port()), str(lasting_port())
     script = PRELUDE + "echo ---\n".join(to_run(PAGE, "sh")) + "kill $up $fleet; wait $up"
-    assert "mosquitto_pub -t" in script
-    script = script.replace("mosquitto_pub -t", f"mosquitto_pub -p {broker} -t")
+    assert "mosquitto_pub -u" in script
+    script = script.replace("mosquitto_pub -u", f"mosquitto_pub -p {broker} -u")
     settings = {
         "HOMING_API_PORT": port,
         "HOMING_URL": f"http://127.0.0.1:{port}",

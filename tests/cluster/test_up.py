@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -11,15 +12,20 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.reasoncodes import ReasonCode
 
 from homing_rig.ports import lasting_port
 from homing_rig.services import ServiceProcess
 from tests.cluster.harness import Device, Json, devices
 from tests.waiting import PATIENCE, eventually
 
+T = TypeVar("T")
 KEY = re.compile(r"^homing_[0-9A-Z]{8}_\w+$", re.MULTILINE)
 
 
@@ -61,7 +67,7 @@ async def test_one_process_and_one_folder_outlive_a_kill() -> None:
     with UpProcess() as up:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * PATIENCE)) as session,
-            devices(f"mqtt://{up.broker}", answer),
+            devices(f"mqtt://admin:{up.key}@{up.broker}", answer),
         ):
 
             async def call(method: str, path: str, body: Json | None = None, key: str | None = None) -> Json:
@@ -89,6 +95,106 @@ async def test_one_process_and_one_folder_outlive_a_kill() -> None:
             assert (await call("GET", f"/v1/commands/{sent['id']}"))["state"] == "succeeded"
             assert KEY.findall(up.log_text) == [up.key], "and not again"
             assert await asyncio.to_thread(up.stop) == 0
+
+
+def told(up: UpProcess, user: str | None, password: str | None, version: MQTTProtocolVersion) -> ReasonCode:
+    """The reason code of CONNACK, those of 3.1.1 in the words of 5."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=version)
+    client.username_pw_set(user, password)
+    said: list[ReasonCode] = []
+    client.on_connect = lambda _client, _data, _flags, reason, _properties: said.append(reason)
+    host, _, port = up.broker.partition(":")
+    client.connect(host, int(port))
+    while not said:
+        client.loop(PATIENCE)  # its own code is an error, too, where CONNACK is one
+    client.disconnect()
+    return said[0]
+
+
+class Listener:
+    """A client of MQTT 5 in a thread of its own."""
+
+    def __init__(self, up: UpProcess, user: str, password: str) -> None:
+        self.topics: list[str] = []
+        self.granted: list[list[int]] = []
+        self.published: list[int] = []
+        self.ended: list[int] = []
+        self.client = client = paho.Client(
+            CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5, reconnect_on_failure=False
+        )
+        client.username_pw_set(user, password)
+        client.on_message = lambda _client, _data, message: self.topics.append(message.topic)
+        client.on_subscribe = lambda _c, _d, _id, codes, _p: self.granted.append([one.value for one in codes])
+        client.on_publish = lambda _c, _d, _id, code, _p: self.published.append(code.value)
+        client.on_disconnect = lambda _c, _d, _flags, code, _p: self.ended.append(code.value)
+        host, _, port = up.broker.partition(":")
+        client.connect(host, int(port))
+        client.loop_start()
+
+    async def subscribe(self, topic_filter: str) -> int:
+        self.client.subscribe(topic_filter, 1)
+        return (await self._next(self.granted))[0]
+
+    async def publish(self, topic: str) -> int:
+        self.client.publish(topic, b"{}", 1)
+        return await self._next(self.published)
+
+    async def stop(self) -> None:
+        self.client.disconnect()
+        await asyncio.to_thread(self.client.loop_stop)
+
+    async def _next(self, said: list[T]) -> T:
+        await eventually(lambda: bool(said))
+        return said.pop()
+
+
+async def test_clients_of_the_broker_log_in_and_may_what_their_keys_may() -> None:
+    """The broker says no as both versions have it."""
+    v3, v5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
+    with UpProcess() as up:
+        directory = {"HOMING_ACCESS_URL": f"sqlite:///{up.data}/access.db"}
+
+        def key_of(name: str, rules: list[str], device: str) -> str:
+            done = run("access", "export", **directory)
+            document = json.loads(done.stdout)
+            document["roles"] = [*document["roles"], {"name": name, "rules": rules}]
+            (up.folder / "access.json").write_text(json.dumps({"roles": document["roles"]}))
+            assert run("access", "apply", str(up.folder / "access.json"), **directory).returncode == 0
+            made = run("keys", "create", name, "--role", name, "--devices", device, **directory)
+            assert made.returncode == 0, made.stderr
+            return made.stdout.strip()
+
+        dock = await asyncio.to_thread(key_of, "dock", ["allow read *:* on *", "allow publish *:* on *"], "SN1")
+        await eventually(lambda: told(up, "dock", dock, v5).value == 0)
+        for user, password, code in (
+            ("dock", up.key, 0x86),
+            ("nobody", dock, 0x86),
+            ("dock", "wrong", 0x86),
+            ("dock", None, 0x87),
+            (None, None, 0x87),
+        ):
+            assert told(up, user, password, v5).value == code
+            assert told(up, user, password, v3).value == code, "4 and 5 on the wire, which paho says as 0x86 and 0x87"
+        device, admin = Listener(up, "dock", dock), Listener(up, "admin", up.key)
+        assert await device.subscribe("thing/product/SN1/services") == 1
+        assert await device.subscribe("thing/product/SN2/services") == 0x87
+        assert await device.subscribe("#") == 1, "and it gets what it may read of it"
+        assert await admin.subscribe("thing/product/+/events") == 1
+        assert await device.publish("thing/product/SN1/events") == 0
+        assert await device.publish("thing/product/SN2/events") == 0x87
+        assert await device.publish("thing/product/SN1/services") == 0x87, "it tells itself nothing"
+        assert await admin.publish("thing/product/SN2/services") == 0
+        assert await admin.publish("thing/product/SN1/services") == 0
+        await eventually(lambda: "thing/product/SN1/services" in device.topics)
+        assert {one for one in device.topics if "SN1" not in one} == set()
+        assert admin.topics == ["thing/product/SN1/events"]
+        revoked = await asyncio.to_thread(run, "keys", "revoke", dock.split("_")[1], **directory)
+        assert revoked.returncode == 0, revoked.stderr
+        await eventually(lambda: device.ended == [0x87])
+        assert told(up, "dock", dock, v5).value == 0x86
+        assert admin.ended == []
+        await device.stop()
+        await admin.stop()
 
 
 async def test_open_asks_nobody_and_makes_no_key() -> None:
@@ -127,7 +233,11 @@ def nothing(folder: Path) -> None:
     [
         (damaged_store, [], "HOMING_STORE_URL: "),
         (damaged_directory, [], "access.db is damaged: it is no SQLite database; put a copy of it in its place"),
-        (nothing, ["--mqtt", "0.0.0.0:{port}"], "0.0.0.0 can be reached from outside, and this broker does not"),
+        (
+            nothing,
+            ["--open", "--mqtt", "0.0.0.0:{port}"],
+            "0.0.0.0 can be reached from outside, and this broker does not",
+        ),
         (nothing, ["--profile", "none"], "HOMING_PROFILE"),
     ],
 )

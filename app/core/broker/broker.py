@@ -13,6 +13,7 @@ from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connect
 from app.core.broker.retained import RetainedMessages
+from app.core.broker.rights import Door, OpenDoor
 from app.core.broker.session import ClientSession, Outgoing, WaitingRoom
 from app.core.broker.subscriptions import Receiver, SubscriptionTable
 from app.core.clock import Clock
@@ -32,7 +33,10 @@ class Broker:
         counters: Counter[str],
         bounds: BrokerBounds,
         journal: BrokerJournal | None = None,
+        door: Door | None = None,
     ) -> None:
+        """Without a `door`, everybody may come and do everything."""
+        self.door: Final = door or OpenDoor()
         self.bounds: Final = bounds
         self.counters: Final = counters
         self.new_client_id: Final = new_client_id
@@ -127,6 +131,9 @@ class Broker:
         if will is None:
             return
         session.changed()
+        if not session.permit.may_publish(will.topic):  # any more
+            self.counters["broker.denied.publish"] += 1
+            return
         self.publish(
             Message(
                 topic=will.topic,
@@ -145,11 +152,17 @@ class Broker:
         for connection in [*self.connections]:
             connection.disconnect(ReasonCode.SERVER_SHUTTING_DOWN)
 
+    def recheck(self) -> None:
+        """End the connections of clients who may not be here any more."""
+        for connection in [*self.connections]:
+            connection.recheck()
+
     def tick(self) -> None:
         """Do what is due: wills, ends of sessions, silent connections. Once a second is often enough."""
         now = self.now()
         for connection in [*self.connections]:
             connection.check(now)
+            connection.recheck()
         for session in [*self.sessions.values()]:
             if session.will_at is not None and session.will_at <= now:
                 self.publish_will(session)

@@ -19,8 +19,9 @@ from app.core.broker.filters import SHARED
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
 from app.core.broker.properties import NO_PROPERTIES, Properties, Value
+from app.core.broker.rights import Permit
 from app.core.broker.session import ClientSession, Outgoing
-from app.core.broker.subscriptions import Subscribed
+from app.core.broker.subscriptions import Subscribed, inner_filter
 
 if TYPE_CHECKING:
     from app.core.broker.broker import Broker
@@ -137,6 +138,12 @@ class BrokerConnection:
             self._broker.counters["broker.refused.keep_alive_timeout"] += 1
             self.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)
 
+    def recheck(self) -> None:
+        """End the connection of a client who may not be here any more."""
+        if self._session is not None and not self._closed and not self._session.permit.valid():
+            self._broker.counters["broker.refused.not_authorized"] += 1
+            self.disconnect(ReasonCode.NOT_AUTHORIZED)
+
     def send(self, packet: Packet) -> bool:
         """True if the client takes a packet of this size [MQTT-3.1.2-24]; False leaves it unsent."""
         data = encode(packet, self.version)
@@ -187,10 +194,14 @@ class BrokerConnection:
         client_id = client_id or assigned
         if client_id not in broker.sessions and len(broker.sessions) >= bounds.sessions:
             raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions as it may have")
+        permit = self._admit(packet, client_id)
         if packet.will is not None:
             self._check_topic(packet.will.topic)
+            if not permit.may_publish(packet.will.topic):
+                raise PacketError(ReasonCode.NOT_AUTHORIZED, "the will is for a topic that is not allowed")
         self._take_over(client_id)
         session, present = broker.session_for(packet, client_id)
+        session.permit = permit
         session.will = packet.will  # of a resumed session it replaces the one before [MQTT-3.1.2-9]
         self._asked_expiry = self._expiry_of(packet)
         session.live_for(self._asked_expiry)
@@ -201,6 +212,16 @@ class BrokerConnection:
         broker.counters["broker.connected"] += 1
         self.send(Connack(ReasonCode.SUCCESS, present, self._connack_properties(packet, assigned, keep_alive)))
         session.attach(self)
+
+    def _admit(self, packet: Connect, client_id: str) -> Permit:
+        """The rights of whoever connects, also to the session of this client id [MQTT-3.1.4-2]."""
+        permit = self._broker.door.admit(packet.user_name, packet.password)
+        if isinstance(permit, ReasonCode):
+            raise PacketError(permit, "the user name or the password is not valid")
+        known = self._broker.sessions.get(client_id)
+        if known is not None and known.permit.owner not in ("", permit.owner):
+            raise PacketError(ReasonCode.NOT_AUTHORIZED, "the session of this client identifier is somebody else's")
+        return permit
 
     def _take_over(self, client_id: str) -> None:
         """The client's other connection ends first [MQTT-3.1.4-3]."""
@@ -255,6 +276,9 @@ class BrokerConnection:
 
     def _published(self, packet: Publish, topic: str, session: ClientSession) -> ReasonCode:
         broker = self._broker
+        if not session.permit.may_publish(topic):
+            broker.counters["broker.denied.publish"] += 1
+            return ReasonCode.NOT_AUTHORIZED
         message = Message(
             topic=topic,
             payload=packet.payload,
@@ -327,6 +351,9 @@ class BrokerConnection:
             len(session.subscriptions) >= bounds.subscriptions
             or len(self._broker.subscriptions) >= bounds.all_subscriptions
         )
+        if not session.permit.may_subscribe(inner_filter(name)):
+            self._broker.counters["broker.denied.subscribe"] += 1
+            return ReasonCode.NOT_AUTHORIZED, False
         if name not in session.subscriptions and full:
             return ReasonCode.QUOTA_EXCEEDED, False
         session.subscribe(subscribed)

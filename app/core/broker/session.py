@@ -12,6 +12,7 @@ from app.core.broker.codes import PacketType, ReasonCode
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import OVERHEAD, Message
 from app.core.broker.packets import Packet, Publish, PublishAck, WillMessage
+from app.core.broker.rights import ANYBODY, Permit
 from app.core.broker.subscriptions import Subscribed
 
 MOST_PACKET_IDS: Final = 65_535
@@ -97,6 +98,7 @@ class ClientSession:
         """True if all of it is kept: the journal keeps things, and it has lived longer than a connection."""
         self.since = now()
         """When it was connected, or lost its connection."""
+        self.permit: Permit = ANYBODY
         self.subscriptions: dict[str, Subscribed] = {}
         self.received: set[int] = set()
         """Packet identifiers of QoS 2 from the client that it has not released."""
@@ -168,7 +170,9 @@ class ClientSession:
         return True
 
     def deliver(self, outgoing: Outgoing) -> None:
-        """Send it, keep it for later, or drop and count it."""
+        """Send it, keep it for later, or drop and count it; nothing if the client may not get it."""
+        if not self.permit.may_receive(outgoing.message.topic):
+            return
         if outgoing.qos == 0 and not outgoing.kept:
             if self.outlet is None:
                 return  # [MQTT-3.1.2-5]: QoS 0 need not be kept, and nobody counts on it
@@ -262,13 +266,17 @@ class ClientSession:
         # A client may come back with a smaller Receive Maximum than it had.
         while self._again and not outlet.saturated and len(self.inflight) - len(self._again) < outlet.window:
             packet_id = self._again.popleft()
-            if packet_id in self.inflight:
+            if packet_id in self.inflight and self._may_have(self.inflight[packet_id]):
                 self._send(packet_id, self.inflight[packet_id])
+            elif packet_id in self.inflight:
+                self._forget(packet_id)
         while self.waiting and not self._again and not outlet.saturated:
             if self.waiting[0].qos and len(self.inflight) >= outlet.window:
                 return
             outgoing = self.waiting.popleft()
-            if outgoing.qos and not outgoing.message.expired(self._now()):
+            if not self._may_have(outgoing):
+                self._let_go(outgoing)
+            elif outgoing.qos and not outgoing.message.expired(self._now()):
                 packet_id = self._next_id()
                 self.inflight[packet_id] = outgoing
                 outgoing.packet_id = packet_id
@@ -277,6 +285,10 @@ class ClientSession:
             else:
                 self._send_once(outgoing)
                 self._let_go(outgoing)
+
+    def _may_have(self, outgoing: Outgoing) -> bool:
+        """True if the client may get it; the session may be from before a restart, when other rules counted."""
+        return outgoing.released or self.permit.may_receive(outgoing.message.topic)
 
     def _received(self, packet: PublishAck, outgoing: Outgoing | None) -> Packet | None:
         if outgoing is None or outgoing.qos != 2:  # noqa: PLR2004 - it is the number of the standard

@@ -177,7 +177,15 @@ async def devices(broker: MosquittoProcess | str, reaction: Reaction) -> AsyncIt
     """A fleet that answers any serial number, on a broker or at its URL."""
     options = MqttOptions.from_url(broker if isinstance(broker, str) else broker.url, client_id="fleet")
     client = PahoMqttClient(
-        MqttOptions(client_id="fleet", host=options.host, port=options.port, receive_maximum=5000, send_window=50_000),
+        MqttOptions(
+            client_id="fleet",
+            host=options.host,
+            port=options.port,
+            username=options.username,
+            password=options.password,
+            receive_maximum=5000,
+            send_window=50_000,
+        ),
         counters=Counter(),
     )
     device = Device(client, reaction)

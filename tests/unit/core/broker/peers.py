@@ -26,6 +26,7 @@ from app.core.broker.packets import (
     WillMessage,
 )
 from app.core.broker.properties import NO_PROPERTIES, Properties, Value
+from app.core.broker.rights import Door
 from app.core.broker.wire import Framing
 
 V3, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
@@ -123,11 +124,12 @@ class Peer:
 class BrokerBench:
     """A broker, its clock and its counters."""
 
-    def __init__(self, **bounds: int) -> None:
+    def __init__(self, door: Door | None = None, /, **bounds: int) -> None:
         self.clock = HandClock()
         self.counters: Counter[str] = Counter()
         self._names = count(1)
         self._bounds = BrokerBounds(**bounds)
+        self._door = door
         self.broker = self.new_broker(BrokerJournal())
 
     def new_broker(self, journal: BrokerJournal) -> Broker:
@@ -137,6 +139,7 @@ class BrokerBench:
             counters=self.counters,
             bounds=self._bounds,
             journal=journal,
+            door=self._door,
         )
 
     def open(self, peer: Peer) -> BrokerConnection:

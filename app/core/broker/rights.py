@@ -1,0 +1,66 @@
+"""The questions that a broker asks about its clients: who one is, and what it may do."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from app.core.broker.codes import ReasonCode
+
+
+class Permit(Protocol):
+    """The rights of a client whose CONNECT was accepted. Each answer is by the rules of this moment."""
+
+    @property
+    def owner(self) -> str:
+        """The owner of the client, who may take up only sessions of their own."""
+
+    def valid(self) -> bool:
+        """Return False when the client has to go."""
+
+    def may_publish(self, topic: str) -> bool:
+        """Return True if the client may publish to the topic name."""
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Return True if the client may have the filter, which has no share in front. Each message is judged again."""
+
+    def may_receive(self, topic: str) -> bool:
+        """Return True if the client may get messages of the topic."""
+
+
+class Door(Protocol):
+    """Knows the clients of a broker."""
+
+    def admit(self, user_name: str | None, password: bytes | None) -> Permit | ReasonCode:
+        """Return the permit of whoever shows this, or the reason why they are refused."""
+
+
+class _EverythingPermit:
+    """The permit of a client that may do everything."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner: Final = owner
+
+    def valid(self) -> bool:
+        return True
+
+    def may_publish(self, topic: str) -> bool:  # noqa: ARG002 - as the port says
+        return True
+
+    def may_subscribe(self, topic_filter: str) -> bool:  # noqa: ARG002
+        return True
+
+    def may_receive(self, topic: str) -> bool:  # noqa: ARG002
+        return True
+
+
+class OpenDoor:
+    """Lets everybody in who can reach the broker."""
+
+    def admit(self, user_name: str | None, password: bytes | None) -> Permit | ReasonCode:  # noqa: ARG002
+        """Return a permit for everything."""
+        return ANYBODY
+
+
+ANYBODY: Final[Permit] = _EverythingPermit("")
+OWN_NODE: Final[Permit] = _EverythingPermit("\0node")
+"""The node that has the broker. No principal has such an id."""
