@@ -11,6 +11,7 @@ from functools import partial
 from itertools import count
 
 import pytest
+from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from app.cluster.redis import RedisCluster
@@ -26,9 +27,10 @@ from app.store.redis.commands.store import RedisStateStore
 from tests.contract.store_backends import answer, registration
 from tests.contract.test_cluster import Heard, info, redis_member
 from tests.contract.test_redis_rights import everything
-from tests.services import require_programs
+from tests.services import RedisProcess, require_programs
 from tests.sharded import MemberProcess, Sharded, sharded
 from tests.stores import redis_store
+from tests.unit.store.redis.test_keys import THE_END, scripts_calls
 from tests.waiting import PATIENCE, eventually
 
 
@@ -134,6 +136,38 @@ async def test_nodes_have_the_rights_that_they_need(redis_cluster: Sharded) -> N
         await asyncio.to_thread(one.forget_refusals)
     await asyncio.wait_for(everything(redis_cluster.url), PATIENCE)
     assert [await asyncio.to_thread(one.refusals) for one in redis_cluster.members] == ["", "", ""]
+
+
+async def test_F38_all_scripts_touch_the_slot_of_the_keys_that_they_name(redis_server: RedisProcess) -> None:
+    lines = await all_that_nodes_send(redis_server)
+    seen: set[str] = set()
+    for declared, touched in scripts_calls(lines):
+        assert len({key_slot(key.encode()) for key in (*declared, *touched)}) <= 1, (declared, touched)
+        seen.update(key.split(":")[1] for key in touched)
+    of_nodes, of_queues = {"lease", "sessions", "adoption", "cluster", "nodes", "access"}, {"queue", "queues", "dying"}
+    of_events = {"shard", "slab", "cuts", "latest", "topics", "done", "role", "epoch", "cursors"}
+    assert seen >= of_nodes | of_queues | of_events | {"callback", "due", "outbox", "webhook", "webhooks", "happened"}
+
+
+async def all_that_nodes_send(server: RedisProcess) -> list[str]:
+    """The lines of MONITOR while nodes do all that they do, down to the rare branches of scripts."""
+    lines: list[str] = []
+    async with Redis.from_url(server.url) as client, client.monitor() as monitor:
+        await client.flushall()
+
+        async def work() -> None:
+            await everything(server.node_url)
+            await client.echo(THE_END)
+
+        working = asyncio.create_task(work())
+        async with asyncio.timeout(PATIENCE):
+            async for entry in monitor.listen():
+                if THE_END in entry["command"]:
+                    break
+                lua = " lua]" if entry["client_type"] == "lua" else ""
+                lines.append(lua + " ".join(f'"{word}"' for word in entry["command"].split(" ")))
+        await working
+    return lines
 
 
 async def test_F38_a_script_never_begins_in_a_slot_that_moves_and_goes_on_behind_it(redis_cluster: Sharded) -> None:
