@@ -33,11 +33,17 @@ class SessionKeeper:
         self._gate = SyncGate(self._look)
         self._serving: asyncio.Task[None] | None = None
         self._open = False
+        self._mistake: BaseException | None = None
 
     @property
     def health(self) -> str:
         """As services say it."""
         return "sessions cannot be written to the store" if self._broker.unavailable else "ok"
+
+    def check(self) -> None:
+        """Raise the mistake that has ended the writing: what is held back would never leave."""
+        if self._mistake is not None:
+            raise self._mistake
 
     def link(self, link: PausableLink) -> GatedLink:
         """The link for a connection with this socket."""
@@ -78,6 +84,11 @@ class SessionKeeper:
         if self._serving is None:
             # It begins when everything has been read that is there to be read now.
             self._serving = asyncio.create_task(self._serve(), name="broker keeper")
+            self._serving.add_done_callback(self._ended)
+
+    def _ended(self, serving: asyncio.Task[None]) -> None:
+        if not serving.cancelled():
+            self._mistake = self._mistake or serving.exception()
 
     async def _serve(self) -> None:
         try:

@@ -47,6 +47,8 @@ class BrokerListener:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self._broker.tick()
+            if self._keeper is not None:
+                self._keeper.check()
 
     async def close(self) -> None:
         """Take no more connections, and end those that there are. What is kept is on the disk then."""

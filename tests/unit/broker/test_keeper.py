@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -13,9 +14,14 @@ import pytest
 from rocksdict import Rdict
 from structlog.testing import capture_logs
 
+from app.broker.keeper import SessionKeeper
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.broker import Broker
 from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
 from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
+from app.core.broker.journal import BrokerJournal
+from app.core.broker.message import Message
 from app.core.broker.packets import (
     Connack,
     Connect,
@@ -32,8 +38,9 @@ from app.core.broker.wire import Framing
 from app.store.rocks.folder import COMMANDS, RocksFolder, options
 from app.store.rocks.sessions import RocksSessions
 from tests.broker import RunningBroker, running_broker
+from tests.unit.assembly import ManualClock
 from tests.unit.core.broker.peers import properties
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, turns
 
 V5 = ProtocolVersion.V5
 _Packet = TypeVar("_Packet")
@@ -211,3 +218,27 @@ async def test_the_end_does_not_wait_for_a_disk_that_fails(tmp_path: Path) -> No
         talking.say(Subscribe(1, (FilterOptions("t", 2),)))
         with suppress(ConnectionError):
             await talking.hear(Suback)
+
+
+class BrokenStore:
+    """A store with a mistake."""
+
+    async def start(self) -> Mapping[bytes, bytes]:
+        return {}
+
+    async def close(self) -> None: ...
+
+    async def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+        raise ValueError(f"cannot write {len(rows)} rows")
+
+
+async def test_a_mistake_ends_the_broker_as_what_is_held_back_would_never_leave() -> None:
+    journal = BrokerJournal(keeps=True)
+    broker = Broker(clock=ManualClock(), new_client_id=str, counters=Counter(), bounds=BrokerBounds(), journal=journal)
+    keeper = SessionKeeper(broker, BrokenStore())
+    await keeper.start()
+    keeper.check()
+    broker.publish(Message(topic="t", payload=b"1", qos=1, retain=True, publisher="c"))
+    await turns()
+    with pytest.raises(ValueError, match="cannot write"):
+        keeper.check()
