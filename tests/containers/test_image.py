@@ -78,7 +78,7 @@ def test_nothing_in_it_belongs_to_the_user_but_the_folders_of_what_it_keeps(serv
     )
     found = docker.from_env().containers.run(IMAGE, ["-c", search], entrypoint="python", remove=True).decode().split()
 
-    kept = ("access", "events", "latency")
+    kept = ("access", "data", "events", "latency")
     assert sorted(found) == ["/var/lib/homing", *(f"/var/lib/homing/{name}" for name in kept)]
 
 
