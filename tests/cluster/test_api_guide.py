@@ -46,7 +46,7 @@ def test_the_walk(environment: dict[str, str], tmp_path: Path) -> None:
     assert "\n204\n" in followed
     assert '"type":"command.succeeded"' in (tmp_path / "told.ndjson").read_text()
     assert '"deliveries"' in said["Be told"]
-    assert json.loads(said["Ask why"])["verdict"]["code"] == "silent"
+    assert json.loads(said["Ask why"])["verdict"]["code"] == "no_subscriber"
 
 
 WEBHOOKS = {"HOMING_WEBHOOKS_NETWORKS": "127.0.0.0/8", "HOMING_WEBHOOKS_PLAIN_HTTP": "true"}

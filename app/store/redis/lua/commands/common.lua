@@ -158,7 +158,7 @@ local function keep_while_mine(name, id, at_ms)
   end
 end
 
-local HELD = 'mqtt:held:' .. tag
+local HELD = 'mqtt:held:' .. (tag or '') -- endpoints are in no partition, and nothing of theirs is held
 
 local function held_member(id, match)
   return id .. ' ' .. match.device
