@@ -14,6 +14,7 @@ from app.broker.listener import BrokerListener
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.journal import BrokerJournal
+from app.core.broker.rights import Door
 from app.runtime.sockets import listen
 from app.runtime.system import SystemClock
 from app.store.sessions import SessionStore
@@ -35,7 +36,7 @@ class RunningBroker:
 
 @asynccontextmanager
 async def running_broker(
-    bounds: BrokerBounds | None = None, store: SessionStore | None = None
+    bounds: BrokerBounds | None = None, store: SessionStore | None = None, door: Door | None = None
 ) -> AsyncIterator[RunningBroker]:
     """Inside the block; afterwards all connections are closed. `store` keeps what it keeps."""
     counters: Counter[str] = Counter()
@@ -46,6 +47,7 @@ async def running_broker(
         counters=counters,
         bounds=bounds or BrokerBounds(),
         journal=BrokerJournal(keeps=store is not None),
+        door=door,
     )
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]

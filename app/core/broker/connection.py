@@ -201,7 +201,7 @@ class BrokerConnection:
                 raise PacketError(ReasonCode.NOT_AUTHORIZED, "the will is for a topic that is not allowed")
         self._take_over(client_id)
         session, present = broker.session_for(packet, client_id)
-        session.permit = permit
+        session.admit(permit)
         session.will = packet.will  # of a resumed session it replaces the one before [MQTT-3.1.2-9]
         self._asked_expiry = self._expiry_of(packet)
         session.live_for(self._asked_expiry)
@@ -219,7 +219,7 @@ class BrokerConnection:
         if isinstance(permit, ReasonCode):
             raise PacketError(permit, "the user name or the password is not valid")
         known = self._broker.sessions.get(client_id)
-        if known is not None and known.permit.owner not in ("", permit.owner):
+        if known is not None and not known.open_to(permit):
             raise PacketError(ReasonCode.NOT_AUTHORIZED, "the session of this client identifier is somebody else's")
         return permit
 

@@ -44,6 +44,7 @@ def _sessions(broker: Broker, found: BrokerRows) -> None:
         session = broker.begin_session(client_id)
         session.live_for(head.expiry)
         session.durable = head.durable
+        session.owner = head.owner
         session.will = head.will
         session.since = head.since - broker.epoch
         session.changed()

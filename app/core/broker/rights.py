@@ -12,7 +12,7 @@ class Permit(Protocol):
 
     @property
     def owner(self) -> str:
-        """The owner of the client, who may take up only sessions of their own."""
+        """The owner of the client, who may take up only sessions of their own; empty if nobody asked."""
 
     def valid(self) -> bool:
         """Return False when the client has to go."""

@@ -55,6 +55,8 @@ class SessionHead:
     durable: bool
     will: WillMessage | None = None
     will_at: float | None = None
+    owner: str = ""
+    """Empty in rows of versions that did not keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ def _head_row(session: ClientSession | None, epoch: float) -> bytes | None:
         "expiry": session.expiry,
         "durable": session.durable,
         "will_at": None if session.will_at is None else session.will_at + epoch,
+        "owner": session.owner,
     }
     connect = b"" if session.will is None else encode(_with_will(session.will), ProtocolVersion.V5)
     return json.dumps(facts).encode() + b"\n" + connect
@@ -186,7 +189,14 @@ def _head(row: bytes) -> SessionHead:
         bool(facts["durable"]),
         will,
         None if facts["will_at"] is None else float(facts["will_at"]),
+        _owner(facts.get("owner", "")),
     )
+
+
+def _owner(told: object) -> str:
+    if not isinstance(told, str):
+        raise TypeError("its owner is no text")
+    return told
 
 
 def _subscription_row(subscribed: Subscribed) -> bytes:

@@ -99,6 +99,8 @@ class ClientSession:
         self.since = now()
         """When it was connected, or lost its connection."""
         self.permit: Permit = ANYBODY
+        self.owner = ""
+        """The owner, who alone may take it up; empty if nobody was asked who they are."""
         self.subscriptions: dict[str, Subscribed] = {}
         self.received: set[int] = set()
         """Packet identifiers of QoS 2 from the client that it has not released."""
@@ -129,6 +131,15 @@ class ClientSession:
         if outlet is None or outlet.saturated or self.waiting or self._again:
             return False
         return len(self.inflight) < outlet.window
+
+    def admit(self, permit: Permit) -> None:
+        """Be of a client whose CONNECT was accepted. A door that asks nobody leaves it to its owner."""
+        self.permit = permit
+        self.owner = permit.owner or self.owner
+
+    def open_to(self, permit: Permit) -> bool:
+        """Return True if a client with this permit may take it up, or end it."""
+        return not (permit.owner and self.owner) or permit.owner == self.owner
 
     def live_for(self, expiry: float) -> None:
         """The number of seconds that it lives without a connection."""

@@ -34,11 +34,13 @@ from app.core.broker.packets import (
     Suback,
     Subscribe,
 )
+from app.core.broker.rights import Door
 from app.core.broker.wire import Framing
 from app.store.rocks.folder import COMMANDS, RocksFolder, options
 from app.store.rocks.sessions import RocksSessions
 from tests.broker import RunningBroker, running_broker
 from tests.unit.assembly import ManualClock
+from tests.unit.core.broker.doors import Book
 from tests.unit.core.broker.peers import properties
 from tests.waiting import PATIENCE, eventually, turns
 
@@ -96,19 +98,21 @@ class Talk:
 TALKS: list[Talk] = []
 
 
-async def talk(running: RunningBroker, client_id: str) -> tuple[Talk, Connack]:
+async def talk(running: RunningBroker, client_id: str, user: str | None = None) -> tuple[Talk, Connack]:
     talking = Talk(*await asyncio.open_connection("127.0.0.1", running.port))
     TALKS.append(talking)
-    talking.say(Connect(V5, client_id, clean_start=False, properties=properties(SESSION_EXPIRY_INTERVAL=3600)))
+    password = None if user is None else user.encode()
+    lasting = properties(SESSION_EXPIRY_INTERVAL=3600)
+    talking.say(Connect(V5, client_id, clean_start=False, user_name=user, password=password, properties=lasting))
     return talking, await talking.hear(Connack)
 
 
 @asynccontextmanager
-async def kept_in(path: Path, disk: Disk | None = None) -> AsyncIterator[RunningBroker]:
+async def kept_in(path: Path, disk: Disk | None = None, door: Door | None = None) -> AsyncIterator[RunningBroker]:
     """A broker over this folder; at the end all connections are closed, as the process does, and the folder, too."""
     folder = RocksFolder(path, COMMANDS, (disk or Disk()).flush)
     try:
-        async with running_broker(store=RocksSessions(folder)) as running:
+        async with running_broker(store=RocksSessions(folder), door=door) as running:
             yield running
     finally:
         while TALKS:
@@ -132,6 +136,16 @@ async def test_sessions_and_messages_are_there_after_a_restart(tmp_path: Path) -
         talking, connack = await talk(running, "c")
         assert connack.session_present
         assert [(await talking.hear(Publish)).payload for _ in range(100)] == [b"%d" % one for one in range(1, 101)]
+
+
+async def test_the_session_of_a_client_is_nobody_else_s_after_a_restart(tmp_path: Path) -> None:
+    async with kept_in(tmp_path, door=Book()) as running:
+        await talk(running, "c", "ann")
+    async with kept_in(tmp_path, door=Book()) as running:
+        _, refused = await talk(running, "c", "bob")
+        assert refused.reason is ReasonCode.NOT_AUTHORIZED
+        _, connack = await talk(running, "c", "ann")
+        assert connack.session_present
 
 
 async def test_what_comes_while_the_disk_works_shares_the_next_sync(tmp_path: Path) -> None:

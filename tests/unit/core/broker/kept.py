@@ -6,6 +6,7 @@ from app.broker.gate import GatedLink, SyncGate
 from app.core.broker.connection import BrokerConnection
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.restore import restore
+from app.core.broker.rights import Door
 from app.core.broker.rows import rows_of
 from tests.unit.core.broker.peers import BrokerBench, HandClock, Peer
 
@@ -24,12 +25,12 @@ class RestartedClock(HandClock):
 class KeptBench(BrokerBench):
     """By default all that is said is synced at once; with `by_hand` it waits for `sync`."""
 
-    def __init__(self, *, by_hand: bool = False, **bounds: int) -> None:
+    def __init__(self, door: Door | None = None, /, *, by_hand: bool = False, **bounds: int) -> None:
         self.disk: dict[bytes, bytes] = {}
         self.by_hand = by_hand
         self.writes = 0
         self.damaged: dict[bytes, str] = {}
-        super().__init__(**bounds)
+        super().__init__(door, **bounds)
         self.clock: RestartedClock = RestartedClock()
         self._peers: list[Peer] = []
         self._begin()
@@ -70,6 +71,11 @@ class KeptBench(BrokerBench):
         self.broker.stop()
         self.sync()
         self.kill(down=down)
+
+    def ask(self, door: Door) -> None:
+        """Start again with this door."""
+        self._door = door
+        self.kill()
 
     def keys(self, kinds: str) -> list[bytes]:
         """Keys of the rows of these kinds."""

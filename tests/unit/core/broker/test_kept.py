@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from app.core.broker.codes import PacketType, ReasonCode
@@ -15,6 +17,8 @@ from app.core.broker.packets import (
     Suback,
     WillMessage,
 )
+from app.core.broker.rights import OpenDoor
+from tests.unit.core.broker.doors import Book, knock
 from tests.unit.core.broker.kept import KeptBench
 from tests.unit.core.broker.peers import V3, V5, Peer, payloads, properties
 
@@ -336,3 +340,48 @@ def test_a_connack_is_refused_while_nothing_can_be_kept() -> None:
     bench.broker.unavailable = True
     refused = bench.peer().say(Connect(V5, "c"))
     assert refused == [Connack(ReasonCode.SERVER_UNAVAILABLE)]
+
+
+def test_a_session_is_its_owner_s_after_a_restart() -> None:
+    bench = KeptBench(Book())
+    knock(bench, "ann", b"ann", client_id="c", clean=False, expiry=3600)[0].subscribe("ann/x")
+    bench.kill()
+    for clean in (False, True):
+        assert knock(bench, "bob", b"bob", client_id="c", clean=clean)[1] is ReasonCode.NOT_AUTHORIZED
+    bench.kill()
+    peer, said = knock(bench, "ann", b"ann", client_id="c", clean=False, expiry=3600)
+    assert said is ReasonCode.SUCCESS
+    assert bench.broker.sessions["c"].subscriptions.keys() == {"ann/x"}
+    assert not peer.closed
+
+
+def test_a_session_of_nobody_is_whose_who_takes_it_up() -> None:
+    bench = KeptBench()
+    durable(bench, "c")
+    head, _, _ = bench.disk[b"cc"].partition(b"\n")
+    facts = json.loads(head)
+    del facts["owner"]  # as versions wrote it that kept none
+    bench.disk[b"cc"] = json.dumps(facts).encode() + b"\n"
+    bench.ask(Book())
+    assert bench.damaged == {}
+    assert knock(bench, "ann", b"ann", client_id="c", clean=False, expiry=3600)[1] is ReasonCode.SUCCESS
+    bench.kill()
+    assert knock(bench, "bob", b"bob", client_id="c", clean=False)[1] is ReasonCode.NOT_AUTHORIZED
+
+
+def test_a_broker_that_asks_nobody_serves_every_session_and_leaves_its_owner() -> None:
+    book = Book()
+    bench = KeptBench(book)
+    knock(bench, "ann", b"ann", client_id="c", clean=False, expiry=3600)
+    bench.ask(OpenDoor())
+    assert durable(bench, "c").connack.session_present
+    bench.ask(book)
+    assert knock(bench, "bob", b"bob", client_id="c", clean=False)[1] is ReasonCode.NOT_AUTHORIZED
+
+
+def test_a_row_whose_owner_is_no_text_is_damaged() -> None:
+    bench = KeptBench()
+    durable(bench, "c")
+    bench.disk[b"cc"] = bench.disk[b"cc"].replace(b'"owner": ""', b'"owner": 7')
+    bench.kill()
+    assert bench.damaged == {b"cc": "TypeError: its owner is no text"}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 
 from app.core.broker.codes import ProtocolVersion, ReasonCode
 from app.core.broker.packets import (
-    Connack,
-    Connect,
     Disconnect,
     FilterOptions,
     Publish,
@@ -18,63 +14,11 @@ from app.core.broker.packets import (
     Subscribe,
     WillMessage,
 )
-from app.core.broker.rights import Permit
-from tests.unit.core.broker.peers import BrokerBench, Peer
+from tests.unit.core.broker.doors import Book, knock
+from tests.unit.core.broker.peers import BrokerBench
 
 V3, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 BOTH = pytest.mark.parametrize("version", [V3, V5])
-
-
-@dataclass
-class Rights:
-    """Publishes to and receives what begins with the name of its owner."""
-
-    owner: str
-    counts: bool = True
-    receives: bool = True
-
-    def valid(self) -> bool:
-        return self.counts
-
-    def may_publish(self, topic: str) -> bool:
-        return topic.startswith(f"{self.owner}/")
-
-    def may_subscribe(self, topic_filter: str) -> bool:
-        return topic_filter in ("#", f"{self.owner}/x")
-
-    def may_receive(self, topic: str) -> bool:
-        return self.receives and topic.startswith(f"{self.owner}/")
-
-
-@dataclass
-class Book:
-    """A door for those who say their name twice."""
-
-    known: dict[str, Rights] = field(default_factory=dict)
-
-    def admit(self, user_name: str | None, password: bytes | None) -> Permit | ReasonCode:
-        if password is None:
-            return ReasonCode.NOT_AUTHORIZED
-        if user_name is None or password.decode() != user_name:
-            return ReasonCode.BAD_USER_NAME_OR_PASSWORD
-        return self.known.setdefault(user_name, Rights(user_name))
-
-
-def knock(
-    bench: BrokerBench,
-    name: str | None,
-    password: bytes | None,
-    version: ProtocolVersion = V5,
-    client_id: str = "",
-    will: WillMessage | None = None,
-    *,
-    clean: bool = True,
-) -> tuple[Peer, ReasonCode]:
-    peer = bench.peer(version)
-    connect = Connect(version, client_id, clean_start=clean, user_name=name, password=password, will=will)
-    connack, *peer.said = peer.say(connect)
-    assert isinstance(connack, Connack)
-    return peer, connack.reason
 
 
 @BOTH
