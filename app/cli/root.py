@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "watch": VerbEntry("commands:watch", "Follow one command or all commands live."),
     "explain": VerbEntry("commands:explain", "Explain what became of a command, and why."),
     "cancel": VerbEntry("commands:cancel", "Cancel a command. The device is not told."),
+    "held": VerbEntry("held:application", "List and cancel commands that wait for a device that is away."),
     "devices": VerbEntry("devices:application", "Manage the records of devices: profile, labels, note."),
     "profiles": VerbEntry("cluster:profiles", "List the device profiles of the node."),
     "methods": VerbEntry("cluster:methods", "List the methods of a profile."),
@@ -112,7 +113,7 @@ ALL: Final[Mapping[str, VerbEntry]] = MappingProxyType(
 )
 GROUPS: Final = frozenset(
     {
-        *("devices", "events", "exchange", "queue", "state", "webhooks", "context", "roles", "admin"),
+        *("devices", "held", "events", "exchange", "queue", "state", "webhooks", "context", "roles", "admin"),
         *("access", "keys", "users", "audit", "profile"),
     }
 )
