@@ -62,10 +62,12 @@ class Expirer:
         now = self._clock.monotonic()
         self._push(_Due(now + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, None, now))
 
-    async def end(self, command_id: str, state: CommandState, error: bytes | None = None) -> Outcome | None:
+    async def end(
+        self, command_id: str, state: CommandState, error: bytes | None = None, *, later: bool = True
+    ) -> Outcome | None:
         """End the command now; when the store is away, None, and it is ended as soon as the store is back.
 
-        Without an error one that has timed out gets what is known of it.
+        Without `later` it is UnavailableError then. Without an error one that has timed out gets what is known of it.
         """
         pending = self._open_commands.get(command_id)
         if state is CommandState.TIMED_OUT and error is None:
@@ -80,6 +82,8 @@ class Expirer:
         except IllegalTransitionError:
             return None  # the device has it after all, so it was sent: its deadline ends it
         except UnavailableError as failure:
+            if not later:
+                raise
             self._log.warning("command_not_ended", command_id=command_id, state=state.value, reason=str(failure))
             now = self._clock.monotonic()
             self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now))

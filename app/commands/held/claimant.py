@@ -73,9 +73,12 @@ class Claimant:
         self._log = structlog.get_logger()
 
     async def refuse(self, command: Command, error: bytes) -> None:
-        """Cancel a held command whose caller may not send it any more."""
+        """Cancel a held command whose caller may not send it any more; UnavailableError, and then it is judged again.
+
+        It is not ended later by itself: another node may send it meanwhile, whose caller has the right again.
+        """
+        await self._expirer.end(command.id, CommandState.CANCELLED, error, later=False)
         self._counters["held.refused"] += 1
-        await self._expirer.end(command.id, CommandState.CANCELLED, error)
 
     async def drained(self) -> None:
         """Return when all that was begun is done."""

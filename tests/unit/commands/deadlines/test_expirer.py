@@ -4,6 +4,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from app.core.commands.command import CommandState
 from app.core.errors import StoreUnavailableError
 from app.store.commands import Finished
@@ -71,6 +73,21 @@ async def test_a_deadline_that_the_store_missed_is_recorded_when_it_is_back() ->
     assembly.clock.advance(1)
     await _turn(member.expirer)
     assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.TIMED_OUT
+    running.cancel()
+
+
+async def test_what_is_not_to_be_ended_later_is_left_as_it_is() -> None:
+    assembly = await assemble(make_store=lambda clock, wake: Away(clock, wake=wake))
+    assert isinstance(assembly.store, Away)
+    member = assembly.members[0]
+    invocation = await member.invoker.invoke(request(), park=True)
+    with pytest.raises(StoreUnavailableError):
+        await member.expirer.end(invocation.command.id, CommandState.CANCELLED, later=False)
+    running = asyncio.create_task(member.expirer.run())
+    assembly.store.away = False
+    assembly.clock.advance(1)
+    await _turn(member.expirer)
+    assert not (await assembly.store.read(invocation.command.id)).state.final
     running.cancel()
 
 
