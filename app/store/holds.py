@@ -35,6 +35,13 @@ class HoldStore(Protocol):
     async def held(self) -> Sequence[HeldEntry]:
         """The commands that are held now, in the order of their ids within a device."""
 
+    async def last_held(self) -> str:
+        """A note that is another one after each command that was held, and after each claim that was undone.
+
+        It is one small step, so that whoever waits for held commands reads `held` only when there may be new ones. A
+        note is missing where the store fails at that moment, or forgets: `held` has to be read now and then anyway.
+        """
+
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
         """Take a held command to send it: it is pending from now on, its home is the node, and its timeout begins.
 

@@ -206,12 +206,32 @@ async def of_commands(store: RedisStateStore) -> None:
     await store.finish(overdue[0].command_id, CommandState.TIMED_OUT, "node-a")
     await store.respond(answer(overdue[0]), "node-a")
     await store.sweep([partition_of("dock-3")], "node-b", timedelta())
+    await of_held_commands(store)
     await store.pending_of("node-a")
     await store.outcomes([ordered.command_id])
     await store.list_commands(Query(device_id="dock-1"))
     assert (await store.changes.after(page.marks)).changes
     await store.now()
     await store.ping()
+
+
+async def of_held_commands(store: RedisStateStore) -> None:
+    held = registration("dock-5", by_order("dock-5"), by_value("flight", "dock-5"), held=MINUTE)
+    lapsed = registration("dock-5", held=timedelta(milliseconds=1))
+    for one in (held, lapsed):
+        await store.register(one)
+    assert await store.last_held()
+    assert held.command_id in [one.command_id for one in await store.held()]
+    assert await store.claim(held.command_id, "node-b", "t1")
+    assert await store.give_back(held.command_id, "t1")
+    assert await store.claim(held.command_id, "node-b", "t2")
+    await store.respond(answer(held), "node-b")
+
+    async def has_lapsed() -> bool:
+        swept = await store.sweep([partition_of("dock-5")], "node-b", timedelta())
+        return [one.command_id for one in swept] == [lapsed.command_id]
+
+    await eventually(has_lapsed)
 
 
 async def of_webhooks(store: RedisStateStore) -> None:

@@ -88,6 +88,23 @@ class TestHold:
         assert isinstance(await store.register(registration(key="k")), Registered)
         assert await store.sweep([partition_of("dock-1")], "node-b", timedelta()) == []
 
+    async def test_a_note_changes_with_each_that_is_held_and_with_nothing_else(
+        self, store: StateStore, other_node: StateStore
+    ) -> None:
+        notes = [await other_node.last_held()]
+        await store.register(registration())
+        assert await other_node.last_held() == notes[0]
+        wanted = await hold(store, registration(held=HOUR, key="k"))
+        notes.append(await other_node.last_held())
+        await store.register(registration(held=HOUR, key="k"))
+        assert await store.claim(wanted.command_id, "node-b", "t1")
+        assert await other_node.last_held() == notes[1]
+        assert await store.give_back(wanted.command_id, "t1")
+        notes.append(await other_node.last_held())
+        await hold(store, registration(held=HOUR))
+        notes.append(await other_node.last_held())
+        assert len(set(notes)) == 4
+
 
 class TestClaim:
     async def test_of_many_one_wins_and_is_its_home(self, store: StateStore, other_node: StateStore) -> None:

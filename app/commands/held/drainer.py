@@ -20,6 +20,8 @@ from app.core.identifiers import partition_of
 from app.store.commands import CommandReader
 from app.store.holds import HoldStore
 
+READ_ANYWAY: Final = 60
+"""Of so many readings in a row, one reads who waits whatever the store's note says, as a note may be lost."""
 AT_A_TIME: Final = 16
 """The number of devices that are looked at at once: other commands wait behind few of them."""
 NOT_ALLOWED: Final = fault("not_allowed_any_more", "its caller may not send it any more; it was not sent")
@@ -52,6 +54,8 @@ class Drainer:
         self._interval = interval
         self._looks: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._note: str | None = None
+        self._skipped = 0
         self._changed = asyncio.Event()
         self._log = structlog.get_logger()
         claimant.held_again.add(self._wait_again)
@@ -81,17 +85,26 @@ class Drainer:
             group.create_task(self._read())
             group.create_task(self._look())
 
+    async def read(self) -> None:
+        """Learn who waits. While nobody does and nothing was held since, this costs the store one small step."""
+        note = await self._store.last_held()  # before those who wait are read: what comes between changes it again
+        if note == self._note and not self._waiting and self._skipped < READ_ANYWAY - 1:
+            self._skipped += 1
+            return
+        self._waiting.begin_reading()
+        devices = self._waiting.read(await self._store.held())
+        self._note, self._skipped = note, 0
+        if devices:
+            share = set(share_of(self._node_id, [one.node_id for one in await self._nodes()]))
+            for device in devices:
+                if partition_of(device.device_id) in share:
+                    self._waiting.keep_looking(device)
+            self._changed.set()
+
     async def _read(self) -> None:
         while True:
             try:
-                self._waiting.begin_reading()
-                devices = self._waiting.read(await self._store.held())
-                if devices:
-                    share = set(share_of(self._node_id, [one.node_id for one in await self._nodes()]))
-                    for device in devices:
-                        if partition_of(device.device_id) in share:
-                            self._waiting.keep_looking(device)
-                    self._changed.set()
+                await self.read()
             except (UnavailableError, CapacityError) as failure:
                 self._log.debug("held_not_read", reason=str(failure))
             await asyncio.sleep(self._interval)

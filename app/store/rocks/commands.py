@@ -135,6 +135,9 @@ class RocksStateStore:
     async def held(self) -> Sequence[HeldEntry]:
         return await self.look(lambda memory: memory.held(), lambda found: [one.command_id for one in found])
 
+    async def last_held(self) -> str:
+        return await self.look(lambda memory: memory.last_held(), lambda _: ())
+
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
         return await self.change(lambda memory: memory.claim(command_id, node_id, token))
 

@@ -22,6 +22,9 @@ class MemoryHolds:
         commands = (self._table.records[one].command for one in sorted(self._table.indexes.held))
         return [HeldEntry(one.device_id, one.id, one.hold.until) for one in commands if one.hold is not None]
 
+    async def last_held(self) -> str:
+        return str(self._table.indexes.times_held)
+
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
         self._table.forget_expired()
         record = self._table.records.get(command_id)

@@ -105,13 +105,15 @@ class Indexes:
     open: dict[str, None] = field(default_factory=dict)
     """Those that were sent, or are about to be."""
     held: dict[str, None] = field(default_factory=dict)
+    times_held: int = 0
+    """The number of commands that were held, and of claims that were undone."""
 
     def enter(self, registration: Registration, *, held: bool = False) -> None:
         """Wait for responses; with `held` not yet, as nothing was sent."""
         if registration.idempotency_key is not None:
             self.idempotency[registration.device_id, registration.idempotency_key] = registration.command_id
         if held:
-            self.held[registration.command_id] = None
+            self._hold(registration)
             return
         self.held.pop(registration.command_id, None)
         for one in registration.expectations:
@@ -124,7 +126,11 @@ class Indexes:
         """Wait for nothing any more, and be held again."""
         self.leave(registration)
         self._free_values(registration)
+        self._hold(registration)
+
+    def _hold(self, registration: Registration) -> None:
         self.held[registration.command_id] = None
+        self.times_held += 1
 
     def leave(self, registration: Registration, keep: Callable[[Expectation], bool] | None = None) -> None:
         """No longer wait; topics of expectations that `keep` wants stay occupied."""

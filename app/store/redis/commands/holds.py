@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from redis.exceptions import ResponseError
 
 from app.core import keys
-from app.core.errors import DeviceBusyError, InvalidInputError, UnreadableRecordError
+from app.core.errors import DeviceBusyError, InvalidInputError, StoreUnavailableError, UnreadableRecordError
 from app.core.identifiers import PARTITIONS, partition_of_command
 from app.store.holds import Claimed, HeldEntry
 from app.store.redis.commands import records
@@ -18,6 +19,8 @@ from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import MOST_HELD_OF_PARTITION, busy
 
 _BUSY: Final = "the device of the command"
+_NOTE_MS: Final = 600_000
+"""Its end is a change, too: one reading more."""
 
 
 class RedisHolds:
@@ -39,6 +42,10 @@ class RedisHolds:
                 found += () if isinstance(reply, ResponseError) else _entries(reply)
         return sorted(found, key=lambda one: one.command_id)
 
+    async def last_held(self) -> str:
+        note: bytes | None = await self._lanes.call("GET", keys.LAST_HELD)
+        return "" if note is None else note.decode("utf-8", "replace")
+
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
         reply = await self._lanes.run(HOLD_CLAIM, _keys(command_id), command_id, node_id, token)
         match reply:
@@ -58,7 +65,16 @@ class RedisHolds:
                 return None
 
     async def give_back(self, command_id: str, token: str) -> bool:
-        return bool(await self._lanes.run(HOLD_GIVE_BACK, _keys(command_id), command_id, token))
+        held = bool(await self._lanes.run(HOLD_GIVE_BACK, _keys(command_id), command_id, token))
+        if held:
+            await note_held(self._lanes, f"{command_id} {token}")
+        return held
+
+
+async def note_held(lanes: Lanes, note: str) -> None:
+    """Leave a note that something was held. Its slot is its own, and so is this step: it may be missing."""
+    with suppress(StoreUnavailableError):
+        await lanes.call("SET", keys.LAST_HELD, note, "PX", _NOTE_MS)
 
 
 def _keys(command_id: str) -> list[str]:

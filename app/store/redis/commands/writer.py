@@ -33,6 +33,7 @@ from app.core.identifiers import partition_of, partition_of_command
 from app.core.profiles.correlation import Correlation
 from app.store.commands import Finished, Joined, Registered
 from app.store.redis.commands import records
+from app.store.redis.commands.holds import note_held
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import FINISH, MARK, REGISTER, RESPOND, SWEEP
@@ -111,6 +112,8 @@ class RedisCommandWriter:
         )
         match reply:
             case [b"registered", created_at, deadline]:
+                if registration.hold is not None:
+                    await note_held(self._lanes, registration.command_id)
                 return Registered(int(created_at), int(deadline))
             case [b"joined", command_id, fields]:
                 return Joined(self._unreadable.checked(command_id.decode(), records.pairs(fields)))

@@ -1,0 +1,107 @@
+"""Who waits is read when something was held, and hardly ever else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from app.cluster.directory import NodeInfo
+from app.commands.held.drainer import READ_ANYWAY, Drainer
+from app.commands.held.waiting_devices import WaitingDevices
+from app.core.commands.command import CommandState
+from app.core.errors import StoreUnavailableError
+from app.runtime.listeners import Listeners
+from app.store.holds import HeldEntry
+from app.store.memory.commands.store import MemoryStateStore
+from tests.contract.store_backends import ManualClock, registration
+
+HOUR = timedelta(hours=1)
+
+
+class CountingStore(MemoryStateStore):
+    """Counts how often all that is held was read."""
+
+    readings = 0
+    broken = False
+    meanwhile: Any = None
+
+    async def held(self) -> Sequence[HeldEntry]:
+        self.readings += 1
+        if self.broken:
+            raise StoreUnavailableError("away")
+        found = await super().held()
+        if self.meanwhile is not None:
+            await self.register(self.meanwhile)
+            self.meanwhile = None
+        return found
+
+
+@pytest.fixture
+def store() -> CountingStore:
+    return CountingStore(ManualClock())
+
+
+@pytest.fixture
+def drainer(store: CountingStore) -> Drainer:
+    async def nodes() -> Sequence[NodeInfo]:
+        return []
+
+    nobody = cast("Any", SimpleNamespace(held_again=Listeners()))
+    return Drainer(
+        store=store,
+        waiting=WaitingDevices(ManualClock()),
+        judge=nobody,
+        claimant=nobody,
+        nodes=nodes,
+        node_id="node-a",
+        interval=1,
+    )
+
+
+async def read(drainer: Drainer, times: int = 1) -> None:
+    for _ in range(times):
+        await drainer.read()
+
+
+async def test_while_nothing_is_held_they_are_read_once_and_then_now_and_again(
+    store: CountingStore, drainer: Drainer
+) -> None:
+    await read(drainer, READ_ANYWAY)
+    await store.register(registration())
+    assert store.readings == 1
+    await read(drainer)
+    assert store.readings == 2
+
+
+async def test_each_time_when_something_was_held_and_while_somebody_waits(
+    store: CountingStore, drainer: Drainer
+) -> None:
+    await read(drainer, 3)
+    held = registration(held=HOUR)
+    await store.register(held)
+    await read(drainer, 3)
+    assert store.readings == 4
+    await store.finish(held.command_id, CommandState.CANCELLED, "node-b")
+    await read(drainer, 3)
+    assert store.readings == 5
+
+
+async def test_what_was_held_while_they_were_read_is_found_by_the_next_reading(
+    store: CountingStore, drainer: Drainer
+) -> None:
+    store.meanwhile = registration(held=HOUR)
+    await read(drainer, 2)
+    assert store.readings == 2
+
+
+async def test_a_reading_that_failed_is_done_again(store: CountingStore, drainer: Drainer) -> None:
+    store.broken = True
+    with pytest.raises(StoreUnavailableError):
+        await read(drainer)
+    store.broken = False
+    await read(drainer, 2)
+    assert store.readings == 2
