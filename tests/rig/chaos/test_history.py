@@ -120,8 +120,14 @@ def test_a_history_is_never_written_over(tmp_path: Path) -> None:
         (b'{"event":"ok","at":1,"op":1.0,"latency":1}\n', "line 3: op of ok is 1.0; allowed: a whole number"),
         (b'{"event":"ok","at":1,"op":1,"latency":1,"status":null}\n', "status of ok is None; allowed: a whole number"),
         (b'{"event":"ok","at":1,"op":1,"latency":1,"late":1}\n', "late of ok is 1; allowed: true or false"),
-        (b'{"event":"ok","at":1,"op":1,"latency":1,"state":"done"}\n', "'done'; allowed: held, pending, .*, unsent, gone"),
-        (b'{"event":"ok","at":1,"op":1,"latency":1,"state":["pending"]}\n', "state of ok is .*; allowed: held, pending"),
+        (
+            b'{"event":"ok","at":1,"op":1,"latency":1,"state":"done"}\n',
+            "'done'; allowed: held, pending, .*, unsent, gone",
+        ),
+        (
+            b'{"event":"ok","at":1,"op":1,"latency":1,"state":["pending"]}\n',
+            "state of ok is .*; allowed: held, pending",
+        ),
         (
             b'{"event":"fault","at":1,"kind":"kill","target":"a","phase":"over"}\n',
             "phase of fault is 'over'; allowed: begin, end, moment",
