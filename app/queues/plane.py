@@ -216,12 +216,12 @@ class QueuePlane:
         self._taker.dismiss()
 
     async def rewind(self, queue: DeclaredQueue, to: Position | None) -> None:
-        """Let it go on behind an instant; None is now, so that all before is forgotten."""
+        """Let it go on behind an instant; None is now, so that all before is forgotten, redriven letters, too."""
         self._check()
         now = await self._store.now()
         behind = now if to is None else max(BEGINNING, to - 1)
         for source in self._sources.of(queue):
-            if not source.dead:
+            if to is None or not source.dead:
                 await self._store.seek(source, behind)
         await self.book.move(queue, now)
 

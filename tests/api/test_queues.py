@@ -48,7 +48,7 @@ async def publish(rig: Rig, *values: object, site: str = "a") -> None:
     assert found.is_success, found.text
 
 
-async def call(rig: Rig, what: str, body: dict[str, Any], status: int = 200) -> Any:  # noqa: ANN401 - any JSON
+async def call(rig: Rig, what: str, body: dict[str, Any] | None, status: int = 200) -> Any:  # noqa: ANN401 - any JSON
     found = await rig.http.post(f"{QUEUE}/{what}", json=body)
     assert found.status_code == status, found.text
     return found.json() if found.content else None
@@ -71,6 +71,11 @@ async def take_all(rig: Rig, count: int, **more: Any) -> list[dict[str, Any]]:
 async def settle(rig: Rig, **said: Any) -> dict[str, Any]:
     settled: dict[str, Any] = await call(rig, "settle", said)
     return settled
+
+
+async def letters_of(rig: Rig) -> list[Any]:
+    told: list[Any] = (await rig.http.get(f"{QUEUE}/dead")).json()["letters"]
+    return told
 
 
 async def counts(rig: Rig) -> dict[str, Any]:
@@ -183,18 +188,31 @@ async def test_what_failed_too_often_is_a_dead_letter_once_and_can_be_redriven(s
     assert await take(site, wait="0ms") == []
 
 
+async def test_what_was_redriven_is_purged_like_all_else(site: Rig) -> None:
+    await declare(site)
+    await publish(site, {"poison": True})
+    (one,) = await take(site)
+    await settle(site, dead=[{"loan": one["loan"], "reason": "bad"}])
+    await eventually(lambda: letters_of(site))
+    await call(site, "redrive", {}, 204)
+
+    async def waits() -> bool:
+        return bool((await counts(site))["ready"] == 1)
+
+    await eventually(waits)
+    await call(site, "purge", None, 204)
+    assert (await counts(site))["ready"] == 0
+    assert await take(site, wait="0ms") == []
+
+
 async def test_a_consumer_says_why_an_event_is_dead(site: Rig) -> None:
     await declare(site)
     await publish(site, 1)
     (one,) = await take(site, consumer="w1")
     await settle(site, dead=[{"loan": one["loan"], "reason": "no such dock"}])
 
-    async def letters() -> list[Any]:
-        told: list[Any] = (await site.http.get(f"{QUEUE}/dead")).json()["letters"]
-        return told
-
-    await eventually(letters)
-    assert [(one["reason"], one["consumer"]) for one in await letters()] == [("no such dock", "w1")]
+    await eventually(lambda: letters_of(site))
+    assert [(one["reason"], one["consumer"]) for one in await letters_of(site)] == [("no such dock", "w1")]
 
 
 async def test_a_poison_of_the_largest_size_is_put_aside_whole(site: Rig) -> None:
