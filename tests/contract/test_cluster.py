@@ -345,7 +345,7 @@ async def _crash(member: RedisCluster, redis: Redis, node_id: str) -> None:
     """Stop all signs of life without a farewell."""
     await member._end_tasks()
     await member._redis.close()
-    await redis.delete(f"mqtt:lease:{{{node_id}}}")
+    await redis.delete(f"mqtt:lease:{{{node_id}}}", f"mqtt:knows:{{{node_id}}}")
 
 
 async def test_F21_a_frozen_connection_is_noticed_and_replaced() -> None:
