@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.representation import instant
-from app.audit import writer as audit_writer
 from app.audit import recorder
+from app.audit import writer as audit_writer
 from app.audit.verification import verify
 from app.core.access.changes import Put
 from app.core.access.model import Role
