@@ -30,6 +30,7 @@ async def test_the_node_shows_itself(rig: Rig) -> None:
         "watched",
         "replies",
         "deliveries",
+        "held_devices",
         "records",
     }
     assert body["self"]["counters"]["response.local"] == 1
