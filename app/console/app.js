@@ -15,6 +15,7 @@ const MENU = [
   { name: "home", word: "Home", key: "h", href: "#/" },
   { name: "commands", word: "Commands", key: "c", href: "#/commands" },
   { name: "devices", word: "Devices", key: "d", href: "#/devices" },
+  { name: "queues", word: "Queues", key: "q", href: "#/queues", plane: "events" },
   { name: "nodes", word: "Nodes", key: "n", href: "#/nodes" },
 ];
 const KEYS = [
@@ -22,6 +23,7 @@ const KEYS = [
   ["g h", "Home"],
   ["g c", "Commands"],
   ["g d", "Devices"],
+  ["g q", "Queues"],
   ["g n", "Nodes"],
   ["j, k", "next row, row before"],
   ["Enter", "open the row"],
@@ -49,6 +51,8 @@ const Command = lazy("command.js", "Command");
 const Commands = lazy("commands.js", "Commands");
 const Device = lazy("device.js", "Device");
 const Devices = lazy("device.js", "Devices");
+const Queue = lazy("queue.js", "Queue");
+const Queues = lazy("queues.js", "Queues");
 const Send = lazy("send.js", "Send");
 const Login = lazy("login.js", "Login");
 
@@ -70,6 +74,8 @@ function pageOf({ parts, params }) {
   if (name === "devices" && more === "send") return { name, title: `Send to ${id}`, page: html`<${Send} key=${id} device=${id} params=${params} />` };
   if (name === "devices" && id) return { name, title: id, page: html`<${Device} key=${id} id=${id} />` };
   if (name === "devices") return { name, title: "Devices", page: html`<${Devices} />` };
+  if (name === "queues" && id) return { name, title: id, page: html`<${Queue} key=${id} name=${id} />` };
+  if (name === "queues") return { name, title: "Queues", page: html`<${Queues} />` };
   return { name: "", title: "Not found", page: html`<h1 tabindex="-1">There is no such page</h1><p>The menu has all of them.</p>` };
 }
 
@@ -227,7 +233,7 @@ function App() {
   return html`<header>
       <a class="skip" href=${location.hash || "#/"} onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.querySelector("h1")?.focus(); }}>Skip to the contents</a>
       <a class="brand" href="#/">Homing</a>
-      <nav aria-label="Pages"><ul>${MENU.map((one) => html`<li key=${one.name}><a href=${one.href} aria-current=${one.name === name ? "page" : undefined}>${one.word}</a></li>`)}</ul></nav>
+      <nav aria-label="Pages"><ul>${MENU.filter((one) => !one.plane || index.index?.links[one.plane]).map((one) => html`<li key=${one.name}><a href=${one.href} aria-current=${one.name === name ? "page" : undefined}>${one.word}</a></li>`)}</ul></nav>
       <${Search} />
       <${Tools} help=${showHelp} session=${index.me?.session === true} leave=${index.leave} />
     </header>

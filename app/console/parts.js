@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { copy } from "./copy.js";
 import { bytesOf, written } from "./json.js";
 import { clock, duration, iso, now } from "./time.js";
-import { counted, stateOf } from "./words.js";
+import { stateOf } from "./words.js";
 
 /** @type {(strings: TemplateStringsArray, ...values: any[]) => any} */
 export const html = /** @type {any} */ (htm).bind(h);
@@ -110,40 +110,4 @@ export function moveRow(step) {
   const at = rows.indexOf(/** @type {any} */ (document.activeElement));
   const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + step, 0), rows.length - 1);
   /** @type {HTMLElement} */ (rows[next]).focus();
-}
-
-/**
- * A button that asks first, and says what went wrong.
- * @param {{ label: string, title: string, text: any, does: string, run: () => Promise<any>, done: (made: any) => void, children?: any }} props
- */
-export function Confirm({ label, title, text, does, run, done, children }) {
-  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const [error, fail] = useState(/** @type {any} */ (null));
-  const [busy, work] = useState(false);
-  async function act() {
-    work(true);
-    fail(null);
-    try {
-      const made = await run();
-      dialog.current?.close();
-      done(made);
-    } catch (problem) {
-      fail(problem);
-    }
-    work(false);
-  }
-  return html`<button type="button" onClick=${() => { fail(null); dialog.current?.showModal(); }}>${label}</button>
-    <dialog ref=${dialog} aria-label=${title}>
-      <h2>${title}</h2>
-      <p>${text}</p>
-      ${children}
-      ${error && html`<${Trouble} error=${error} />`}
-      <p class="row"><button type="button" autofocus onClick=${() => dialog.current?.close()}>No</button><button type="button" class="danger" disabled=${busy} onClick=${act}>${does}</button></p>
-    </dialog>`;
-}
-
-/** The foot of a list that comes in pages. @param {{ listed: any, word: string }} props */
-export function Pages({ listed, word }) {
-  const { rows, cursor, loaded, more } = listed;
-  return html`<p class="row">${cursor && html`<button type="button" onClick=${more}>More</button>`}${loaded && html`<span class="muted">${counted(rows.length, word)} shown</span>`}</p>`;
 }

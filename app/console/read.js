@@ -30,7 +30,7 @@ export function usePages(path, member) {
   async function read(cursor, signal) {
     try {
       const page = await call("GET", cursor === null ? path : `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`, { signal });
-      set((before) => ({ path, rows: [...(cursor === null ? [] : before.rows), ...page[member]], cursor: page.cursor, loaded: true, error: null }));
+      set((before) => ({ path, rows: [...(cursor === null ? [] : before.rows), ...page[member]], cursor: page.more === false ? null : page.cursor, loaded: true, error: null }));
     } catch (error) {
       if (!signal?.aborted) set((before) => ({ ...before, path, error }));
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.async_api import Browser, async_playwright
 
 from tests.console.conftest import FLAGS
-from tests.console.site import Site, furnished, site
+from tests.console.site import ALARMS, EVENTS, Site, furnished, furnished_queues, site
 from tests.services import find_binary
 
 SIZES = {"desktop": (1280, 800), "phone": (360, 740)}
@@ -38,7 +38,7 @@ async def picture(browser: Browser, there: Site, route: str, path: Path, *, size
 async def make(folder: Path, *, every: bool) -> None:
     """Make them."""
     folder.mkdir(parents=True, exist_ok=True)
-    async with site() as there, async_playwright() as playwright:
+    async with site(events=EVENTS) as there, async_playwright() as playwright:
         chromium = find_binary("chromium", package="chromium")
         browser = await playwright.chromium.launch(executable_path=chromium, args=list(FLAGS), chromium_sandbox=False)
         made = await furnished(there)
@@ -46,7 +46,9 @@ async def make(folder: Path, *, every: bool) -> None:
         await there.until(made["open"], final=False)
         routes = {"home": "", "commands": "commands", "command": f"commands/{made['silent']}"}
         if every:
+            await furnished_queues(there)
             routes |= {"open": f"commands/{made['open']}", "nodes": "nodes"}
+            routes |= {"queues": "queues", "queue": f"queues/{ALARMS}"}
         for name, route in routes.items():
             for size in SIZES if every else ("desktop",):
                 for theme in ("light", "dark") if every else ("light",):

@@ -13,6 +13,8 @@ from tests.api.serving import Served, serving
 from tests.waiting import eventually
 
 ASYNC = {"Prefer": "respond-async"}
+EVENTS = {"url": "memory://"}
+ALARMS = "alarms"
 LONG = "30m"
 """The timeout of what is open until the test ends."""
 
@@ -81,3 +83,66 @@ async def furnished(there: Site) -> dict[str, str]:
         "silent": await there.ended("cover_open", timeout="200ms"),
         "open": await there.send("flighttask_execute", {"flight_id": "f-1"}),
     }
+
+
+async def has_events(there: Site) -> None:
+    """Return once events are kept and queues can be declared."""
+
+    probe = "/v1/queues/probe"
+    body = {"routes": [{"database": "events", "topic": "probe"}]}
+
+    async def can_be_declared() -> bool:
+        return (await there.rig.http.put(probe, json=body)).is_success
+
+    await eventually(can_be_declared)
+    assert (await there.rig.http.delete(probe)).is_success
+
+
+async def declare(there: Site, name: str = ALARMS, topic: str = "site/+/alarm", **more: Any) -> None:
+    """Declare a queue."""
+    body = {"routes": [{"database": "events", "topic": topic}], **more}
+    declared = await there.rig.http.put(f"/v1/queues/{name}", json=body)
+    assert declared.is_success, declared.text
+
+
+async def publish(there: Site, *values: object, topic: str = "site/a/alarm") -> None:
+    """Append events to the log."""
+    found = await there.rig.http.post("/v1/events", json=[{"topic": topic, "data": one} for one in values])
+    assert found.is_success, found.text
+
+
+async def take(there: Site, count: int, consumer: str = "w1", name: str = ALARMS) -> list[str]:
+    """Take so many events, and return their loans."""
+    loans: list[str] = []
+    while len(loans) < count:
+        body = {"max": count - len(loans), "wait": "30s", "consumer": consumer}
+        taken = await there.rig.http.post(f"/v1/queues/{name}/take", json=body)
+        assert taken.is_success, taken.text
+        loans += [one["loan"] for one in taken.json()["events"]]
+    return loans
+
+
+async def bury(there: Site, reasons: list[str], consumer: str = "w1", name: str = ALARMS) -> None:
+    """Make dead letters of as many events that wait, and return once they are there."""
+    loans = await take(there, len(reasons), consumer, name)
+    dead = [{"loan": loan, "reason": reason} for loan, reason in zip(loans, reasons, strict=True)]
+    settled = await there.rig.http.post(f"/v1/queues/{name}/settle", json={"dead": dead})
+    assert settled.json()["over"] == [], settled.text
+
+    async def buried() -> bool:
+        found = await there.rig.http.get(f"/v1/queues/{name}/dead?limit=1000")
+        return len(found.json()["letters"]) >= len(reasons)
+
+    await eventually(buried)
+
+
+async def furnished_queues(there: Site) -> None:
+    """A queue at work, with a dead letter; one that nobody takes from; and one that is quiet."""
+    await has_events(there)
+    await declare(there, labels={"team": "ground"}, loan="1h", retry=["0s"])
+    await declare(there, "archive", "site/#", order="device")
+    await declare(there, "quiet", "nobody/speaks")
+    await publish(there, {"number": 7, "text": "too hot"})
+    await bury(there, ["no such dock"])
+    await publish(there, *({"number": number} for number in range(4)))
+    await take(there, 4)

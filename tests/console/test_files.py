@@ -29,6 +29,8 @@ BANNED = re.compile(
 )
 MOST_PACKED = 80_000
 """Bytes of all files of the console together, compressed."""
+MOST_OF_HOME = 29_800
+"""Bytes of those files that Home needs before it shows something, compressed."""
 
 
 async def build_of(rig: Rig) -> str:
@@ -110,6 +112,24 @@ async def test_every_file_is_kept_for_good_and_carries_the_policy(rig: Rig) -> N
     assert size <= MOST_PACKED
     assert "require-trusted-types-for 'script'" in POLICY.decode()
     assert "unsafe" not in POLICY.decode()
+
+
+def needed(source: Path) -> set[Path]:
+    """The script, and all that it imports."""
+    found, rest = set[Path](), [source]
+    while rest:
+        one = rest.pop()
+        if one not in found:
+            found.add(one)
+            rest += [(one.parent / name).resolve() for name in names(one)]
+    return found
+
+
+def test_home_is_shown_before_other_pages_are_loaded() -> None:
+    files = {FILES / name for name in ("boot.js", "index.html", "style.css", "icon.svg")}
+    files |= needed(FILES / "app.js") | needed(FILES / "pages" / "home.js")
+    assert {one.name for one in files if one.parent.name == "pages"} == {"home.js"}
+    assert sum(len(gzip.compress(one.read_bytes(), mtime=0)) for one in files) <= MOST_OF_HOME
 
 
 async def test_a_client_that_reads_no_gzip_gets_the_file_as_it_is(rig: Rig) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -63,9 +63,9 @@ FORGERIES: Final = """async ([url, session]) => {
 
 
 @asynccontextmanager
-async def guarded_site(folder: Path) -> AsyncIterator[tuple[Site, Guarded]]:
+async def guarded_site(folder: Path, **settings: Any) -> AsyncIterator[tuple[Site, Guarded]]:
     """A node that asks who calls, on a free port; and its people."""
-    async with guarded(folder) as people, serving(people.rig) as served:
+    async with guarded(folder, **settings) as people, serving(people.rig) as served:
         await with_people(people)
         yield Site(people.rig, served), people
 

@@ -4,9 +4,10 @@ import { Loading, State, Trouble, When, html, progressOf } from "../parts.js";
 import { useEffect, useReducer, useRef, useState } from "../vendor/hooks.js";
 import { call, query } from "../api.js";
 import { written } from "../json.js";
+import { Stream } from "../listed.js";
 import { Live } from "../live.js";
 import { duration, madeAt } from "../time.js";
-import { FILTERED_STATES, STREAM, counted, isFinal, stateOf } from "../words.js";
+import { FILTERED_STATES, counted, isFinal, stateOf } from "../words.js";
 
 const PAGE = 100;
 const MOST = 500;
@@ -127,15 +128,6 @@ function Filters({ filters, change }) {
     </select></label>
     <button type="submit" class="offstage">Apply</button>
   </form>`;
-}
-
-/** @param {{ state: any, why: any, toggle: () => void, paused: boolean }} props */
-function Stream({ state, why, toggle, paused }) {
-  const { word, tone } = STREAM[state];
-  return html`<p class="row stream">
-    <span class=${`state ${tone}`} role="status" title=${why ? why.message : ""}><span class="dot" aria-hidden="true"></span>${word}${why && state !== "live" ? `: ${why.message}` : ""}</span>
-    <button type="button" id="pause" aria-pressed=${paused} onClick=${toggle}>${paused ? "Go on" : "Pause"}</button>
-  </p>`;
 }
 
 /** @param {{ params: URLSearchParams, go: (params: Record<string, string>) => void }} props */

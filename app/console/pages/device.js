@@ -1,7 +1,9 @@
 /** Devices: those on record, and one of them with its record, presence, last values and commands. */
 
-import { Age, Confirm, Copy, Loading, Pages, State, Trouble, Value, When, html } from "../parts.js";
+import { Age, Copy, Loading, State, Trouble, Value, When, html } from "../parts.js";
 import { call, part, query } from "../api.js";
+import { Confirm } from "../confirm.js";
+import { Pages } from "../listed.js";
 import { usePages, useRead } from "../read.js";
 import { duration } from "../time.js";
 

@@ -1,0 +1,34 @@
+/** What is asked again before it is done. */
+
+import { Trouble, html } from "./parts.js";
+import { useRef, useState } from "./vendor/hooks.js";
+
+/**
+ * A button that asks first, and says what went wrong.
+ * @param {{ label: string, title: string, text: any, does: string, run: () => Promise<any>, done: (made: any) => void, children?: any }} props
+ */
+export function Confirm({ label, title, text, does, run, done, children }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [error, fail] = useState(/** @type {any} */ (null));
+  const [busy, work] = useState(false);
+  async function act() {
+    work(true);
+    fail(null);
+    try {
+      const made = await run();
+      dialog.current?.close();
+      done(made);
+    } catch (problem) {
+      fail(problem);
+    }
+    work(false);
+  }
+  return html`<button type="button" onClick=${() => { fail(null); dialog.current?.showModal(); }}>${label}</button>
+    <dialog ref=${dialog} aria-label=${title}>
+      <h2>${title}</h2>
+      <p>${text}</p>
+      ${children}
+      ${error && html`<${Trouble} error=${error} />`}
+      <p class="row"><button type="button" autofocus onClick=${() => dialog.current?.close()}>No</button><button type="button" class="danger" disabled=${busy} onClick=${act}>${does}</button></p>
+    </dialog>`;
+}
