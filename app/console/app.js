@@ -16,6 +16,7 @@ const MENU = [
   { name: "commands", word: "Commands", key: "c", href: "#/commands" },
   { name: "devices", word: "Devices", key: "d", href: "#/devices" },
   { name: "queues", word: "Queues", key: "q", href: "#/queues", plane: "events" },
+  { name: "events", word: "Events", key: "e", href: "#/events", plane: "events" },
   { name: "nodes", word: "Nodes", key: "n", href: "#/nodes" },
 ];
 const KEYS = [
@@ -24,6 +25,7 @@ const KEYS = [
   ["g c", "Commands"],
   ["g d", "Devices"],
   ["g q", "Queues"],
+  ["g e", "Events"],
   ["g n", "Nodes"],
   ["j, k", "next row, row before"],
   ["Enter", "open the row"],
@@ -51,6 +53,7 @@ const Command = lazy("command.js", "Command");
 const Commands = lazy("commands.js", "Commands");
 const Device = lazy("device.js", "Device");
 const Devices = lazy("device.js", "Devices");
+const Events = lazy("events.js", "Events");
 const Queue = lazy("queue.js", "Queue");
 const Queues = lazy("queues.js", "Queues");
 const Send = lazy("send.js", "Send");
@@ -76,6 +79,7 @@ function pageOf({ parts, params }) {
   if (name === "devices") return { name, title: "Devices", page: html`<${Devices} />` };
   if (name === "queues" && id) return { name, title: id, page: html`<${Queue} key=${id} name=${id} />` };
   if (name === "queues") return { name, title: "Queues", page: html`<${Queues} />` };
+  if (name === "events") return { name, title: "Events", page: html`<${Events} params=${params} go=${filtered(name)} />` };
   return { name: "", title: "Not found", page: html`<h1 tabindex="-1">There is no such page</h1><p>The menu has all of them.</p>` };
 }
 

@@ -48,7 +48,7 @@ async def make(folder: Path, *, every: bool) -> None:
         if every:
             await furnished_queues(there)
             routes |= {"open": f"commands/{made['open']}", "nodes": "nodes"}
-            routes |= {"queues": "queues", "queue": f"queues/{ALARMS}"}
+            routes |= {"queues": "queues", "queue": f"queues/{ALARMS}", "events": "events?from=-1h"}
         for name, route in routes.items():
             for size in SIZES if every else ("desktop",):
                 for theme in ("light", "dark") if every else ("light",):

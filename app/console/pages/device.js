@@ -8,6 +8,7 @@ import { usePages, useRead } from "../read.js";
 import { duration } from "../time.js";
 
 const SHOWN = 20;
+const FILTERS = 4;
 
 /** @param {{ title: string, error: any, again: () => void }} props */
 function Missing({ title, error, again }) {
@@ -30,8 +31,18 @@ function Record({ record, tell }) {
     <p class="row"><${Confirm} label="Take off the record …" title=${`Take ${found.id} off the record?`} text="Its commands and events stay. Commands go to it by the node's default profile." does="Take it off the record" run=${() => call("DELETE", `v1/devices/${part(found.id)}`)} done=${tell} /></p>`;
 }
 
-/** @param {{ state: any }} props */
-function Values({ state }) {
+/** The topic filters under which a device speaks: its topics up to the level that is its id. @param {string} id @param {any[]} values */
+function filtersOf(id, values) {
+  const found = values.map(({ topic }) => {
+    const levels = topic.split("/");
+    const at = levels.indexOf(id);
+    return at < 0 ? topic : `${levels.slice(0, at + 1).join("/")}/#`;
+  });
+  return [...new Set(found)].slice(0, FILTERS);
+}
+
+/** @param {{ id: string, state: any }} props */
+function Values({ id, state }) {
   const { found, error, again } = state;
   if (error) return html`<${Missing} title="Last values" error=${error} again=${again} />`;
   if (!found) return html`<${Loading} rows=${3} />`;
@@ -40,7 +51,7 @@ function Values({ state }) {
       <summary><code>${one.topic}</code> <span class="muted"><${Age} at=${one.at} /> ago</span></summary>
       <${Value} value=${one.data_base64 ?? one.data} name=${one.topic} />
     </details>`)}</div>
-    <p class="row"><button type="button" onClick=${again}>Read again</button></p>`;
+    <p class="row"><button type="button" onClick=${again}>Read again</button>${filtersOf(id, found.values).map((topic) => html`<a class="button" key=${topic} href=${`#/events${query({ topic, from: "-1h" })}`}>Events of <code>${topic}</code></a>`)}</p>`;
 }
 
 /** @param {{ listed: any }} props */
@@ -79,7 +90,7 @@ export function Device({ id }) {
       <a class="button" href=${`#/commands${query({ device: id })}`}>All its commands</a>
       <${Copy} text=${id} label="Copy id" /></p>
     <section><h2>Commands</h2><${Latest} listed=${listed} /></section>
-    <section><h2>Last values</h2><${Values} state=${state} /></section>
+    <section><h2>Last values</h2><${Values} id=${id} state=${state} /></section>
     <section><h2>Record</h2><${Record} record=${record} tell=${record.again} /></section>`;
 }
 
