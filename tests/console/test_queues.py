@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -144,6 +144,15 @@ async def test_a_place_to_rewind_to_that_is_none_is_said_where_it_was_typed(ther
         await flawless(page)
 
 
+def answering(body: str) -> Callable[[Route], Awaitable[None]]:
+    """Answer a request with 503 and this body."""
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(status=503, body=body)
+
+    return answer
+
+
 async def test_pages_without_queues_say_why(there: Site, open_page: OpenPage) -> None:
     async with open_page(there.page("queues")) as page:
         await expect(page.get_by_text("No queue is declared.")).to_be_visible()
@@ -152,7 +161,7 @@ async def test_pages_without_queues_say_why(there: Site, open_page: OpenPage) ->
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("alert")).to_contain_text("nothing")
         for body in ('{"title": "The store is away", "detail": "<img src=x onerror=alert(1)>"}', "no JSON"):
-            await page.route("**/v1/queues?*", lambda route, body=body: route.fulfill(status=503, body=body))
+            await page.route("**/v1/queues?*", answering(body))
             await page.goto(there.page("queues"))
             await expect(page.get_by_role("alert")).to_contain_text("answered 503")
             await harmless(page)
@@ -165,8 +174,12 @@ async def test_pages_without_queues_say_why(there: Site, open_page: OpenPage) ->
 async def test_a_list_that_is_on_its_way_keeps_its_place(there: Site, open_page: OpenPage) -> None:
     await declare(there)
     held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
     async with open_page(there.page()) as page:
-        await page.route("**/v1/queues?*", held.append)
+        await page.route("**/v1/queues?*", hold)
         await page.goto(there.page("queues"))
         await expect(page.get_by_label("Loading")).to_be_visible()
         await eventually(lambda: bool(held))

@@ -18,7 +18,7 @@ const COUNTS = [
   ["ready", "waiting"],
   ["lent", "lent"],
   ["later", "to be tried again"],
-  ["held_back", "behind one of their device"],
+  ["held_back", "behind one of a device"],
   ["dead", "dead letters"],
   ["done", "done"],
   ["retried", "tried again"],
@@ -98,7 +98,7 @@ function Declared({ queue }) {
       <div><dt>Left out when older than</dt><dd>${queue.ttl ?? "never"}</dd></div>
       <div><dt>Held until as old as</dt><dd>${queue.delay}</dd></div>
       <div><dt>Consumers</dt><dd>${queue.single ? "one at a time" : "any number"}</dd></div>
-      <div><dt>Deleted if nobody takes for</dt><dd>${queue.ends_after ?? "never deleted so"}</dd></div>
+      <div><dt>Ends when unused for</dt><dd>${queue.ends_after ?? "never"}</dd></div>
       <div><dt>Labels</dt><dd>${labels.length ? labels.map(([name, value]) => html`<span class="chip" key=${name}>${name}=${value}</span> `) : "none"}</dd></div>
       <div><dt>Tenant</dt><dd>${queue.tenant || "none"}</dd></div>
       <div><dt>Declared</dt><dd><${When} at=${queue.created_at} /></dd></div>
