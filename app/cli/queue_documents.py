@@ -255,7 +255,7 @@ def _read(document: str) -> dict[str, list[dict[str, Any]]]:
     told = read_json("FILE", text)
     found = {"exchanges": [], "queues": told} if isinstance(told, list) else told
     wrong = not isinstance(found, dict) or not found.keys() <= {"exchanges", "queues"} or not found
-    parts = {} if wrong else {name: found.get(name) or [] for name in ("exchanges", "queues")}
+    parts = {} if wrong else {name: found.get(name, []) for name in ("exchanges", "queues")}
     for one in parts.values():
         named = isinstance(one, list) and all(isinstance(each, dict) and "name" in each for each in one)
         if not named or len({str(each["name"]) for each in one}) < len(one):

@@ -1,4 +1,4 @@
-"""Who waits is read when something was held, and hardly ever else."""
+"""The store is read for those who wait when something was held, and hardly ever else."""
 
 from __future__ import annotations
 
