@@ -33,7 +33,7 @@ class AccessDoor:
         self._own = (own[0].encode(), own[1].encode())
 
     def admit(self, user_name: str | None, password: bytes | None) -> Permit | ReasonCode:
-        """By the rules of this moment."""
+        """Admit a client by the rules of this moment."""
         if not password:
             return ReasonCode.NOT_AUTHORIZED
         name, secret = self._own

@@ -13,7 +13,7 @@ from app.core.broker.codes import PacketType
 from app.core.broker.connection import ClientLink
 
 HELD_BYTES: Final = 262_144
-"""When so much of a connection is held back, messages wait in its session, and nothing is read from it."""
+"""The bytes of a connection that may be held back: above, messages wait in its session, and nothing is read from it."""
 _QOS: Final = 6
 _REFUSAL: Final = 5
 """Bytes of the longest CONNACK that refuses: its fourth one is the reason."""
@@ -83,11 +83,11 @@ class GatedLink:
 
     @property
     def saturated(self) -> bool:
-        """As ClientLink."""
+        """See ClientLink."""
         return self._held > HELD_BYTES or self._link.saturated
 
     def write(self, data: bytes) -> None:
-        """As ClientLink."""
+        """See ClientLink."""
         if not self._held and _promises_nothing(data):
             self._link.write(data)
             return
@@ -99,7 +99,7 @@ class GatedLink:
         self._gate.hold(self)
 
     def close(self) -> None:
-        """As ClientLink: the socket is closed after what is held back."""
+        """Close the socket after what is held back; see ClientLink."""
         self._closing = True
         if not self._held:
             self._link.close()

@@ -37,7 +37,7 @@ class SessionKeeper:
 
     @property
     def health(self) -> str:
-        """As services say it."""
+        """The health, as services say it."""
         return "sessions cannot be written to the store" if self._broker.unavailable else "ok"
 
     def check(self) -> None:

@@ -34,7 +34,7 @@ from app.events.reader import MAX_PAGE
 DEFAULT_LIMIT: Final = 100
 CURSOR_EXAMPLE: Final = "2.b2f5ff47.s.events.64bf1db608000.0.0.0"
 KIND: Final = "events"
-"""Of cursors."""
+"""The kind of cursors of events."""
 DATABASE: Final = "[a-z][a-z0-9_-]{0,31}"
 
 GONE: Final = (BY_ERROR[errors.EventsOffError], BY_ERROR[errors.DatabaseNotFoundError])
@@ -133,9 +133,9 @@ async def _end(node: Node, until: _Until = None, to: _To = None) -> Position:
 
 
 Begin = Annotated[Position | None, Depends(_begin)]
-"""From when on; None where nobody says."""
+"""The position to read from; None where nobody names one."""
 End = Annotated[Position, Depends(_end)]
-"""Until when."""
+"""The position to read up to."""
 
 
 def call_by(asker: Asker, key: str | None, database: str, entries: Sequence[Entry]) -> CallId | None:

@@ -108,7 +108,7 @@ class Claimant:
         self._send(claimed, pending, token, asked_at)
 
     def _send(self, claimed: Claimed, pending: Pending, token: str, asked_at: float) -> None:
-        """In the same turn of the loop as the reply: nothing comes between the claim and what is done on it."""
+        """Act in the same turn of the loop as the reply: nothing comes between the claim and what is done on it."""
         command = claimed.command
         timeout = timedelta() if command.hold is None else command.hold.timeout
         left = timeout - timedelta(seconds=self._now() - asked_at)

@@ -21,7 +21,7 @@ from app.store.commands import CommandReader
 from app.store.holds import HoldStore
 
 READ_ANYWAY: Final = 60
-"""Of so many readings in a row, one reads who waits whatever the store's note says, as a note may be lost."""
+"""One of so many readings in a row reads who waits whatever the store's note says, as a note may be lost."""
 AT_A_TIME: Final = 16
 """The number of devices that are looked at at once: other commands wait behind few of them."""
 NOT_ALLOWED: Final = fault("not_allowed_any_more", "its caller may not send it any more; it was not sent")

@@ -60,7 +60,7 @@ class Caller(NamedTuple):
         return self._replace(expires_us=None)
 
     def to_text(self) -> str:
-        """As it is kept beside a held command."""
+        """The text that is kept beside a held command."""
         return json.dumps(self, separators=(",", ":"))
 
     @classmethod

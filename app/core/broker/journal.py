@@ -29,7 +29,7 @@ class BrokerChanges:
     references: set[tuple[str, int]] = field(default_factory=set)
     """Client ids, and places of messages for the client."""
     messages: set[int] = field(default_factory=set)
-    """By number."""
+    """Numbers of messages."""
     retained: set[str] = field(default_factory=set)
     """Topics."""
 
@@ -54,7 +54,7 @@ class BrokerJournal:
         self._changes = BrokerChanges()
         self._noticed = False
         self._numbers: Final[dict[int, int]] = {}
-        """By the identity of a message, which is in `messages` as long as it is in here."""
+        """The entries by the identity of a message, which is in `messages` as long as it is in here."""
         self._holders: Final[dict[int, int]] = {}
         self._last_number = 0
         self._last_place = 0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from app.core.broker.broker import Broker
 
 Rows = Mapping[bytes, bytes | None]
-"""By key what is written; None deletes the row."""
+"""The rows to write, by key; None deletes the row."""
 
 _NUMBER: Final = Struct(">Q")
 _PACKET_ID: Final = Struct(">H")

