@@ -66,7 +66,7 @@ class Homing:
         events = open_event_plane(kernel, access, event_spans(kernel), lambda: self.node.info)
         queues = open_queues(kernel, events, authority.tenant_of)
         if webhooks is not None and queues is not None:
-            webhooks.push(QueueParcels(queues, event_json, kernel.clock))
+            webhooks.sources.queues = QueueParcels(queues, event_json, kernel.clock)
         known = KnownFromEvents(events)
         observed = open_observers(kernel, observers_of([audit, webhooks, events]))
         replies = open_replies(kernel, observed.observers, known.last_entry)

@@ -48,6 +48,18 @@ class ParcelSource(Protocol):
         """Note the reply. Return for how long (µs) the endpoint has done nothing but fail; 0 after a success."""
 
 
+@dataclass(slots=True)
+class ParcelSources:
+    """The sources of a node. That of queues is there once their plane is open, on nodes that have queues."""
+
+    outcomes: ParcelSource
+    queues: ParcelSource | None = None
+
+    def of(self, endpoint: Endpoint) -> ParcelSource:
+        """The source of an endpoint's parcels. No lane is opened for one with a queue before there are queues."""
+        return self.queues if endpoint.queue and self.queues is not None else self.outcomes
+
+
 class StoredDeliveries:
     """Deliveries of outcomes, which wait in the store. `now` is in µs."""
 

@@ -22,7 +22,7 @@ from app.webhooks.collector import Collector
 from app.webhooks.deliverer import Deliverer
 from app.webhooks.events import Render
 from app.webhooks.lane import DeliveryLane
-from app.webhooks.parcels import ParcelSource, StoredDeliveries
+from app.webhooks.parcels import ParcelSources, StoredDeliveries
 
 if TYPE_CHECKING:
     from app.outbound.sender import HttpSender
@@ -35,12 +35,7 @@ class WebhookPlane:
     book: EndpointBook
     administration: WebhookAdministrator
     plane: Plane
-    sources: list[ParcelSource]
-    """The source of outcomes, and behind it that of queues, where the node has them."""
-
-    def push(self, queues: ParcelSource) -> None:
-        """Serve endpoints with a queue, too, by what this claims."""
-        self.sources[1:] = [queues]
+    sources: ParcelSources
 
 
 def nobody(device_id: str, profile: str, method: str, named: Sequence[str]) -> tuple[str, ...]:
@@ -67,7 +62,7 @@ def open_webhooks(kernel: Kernel, *, tenant_of: TenantOf, render: Render) -> Web
     kernel.access_changed.add(book.forget)
     sender = HttpSender(allowed=settings.allowed_networks, user_agent=f"homing/{__version__}")
     told = StoredDeliveries(store=hooks, now=kernel.now_us, random=Random(), counters=kernel.counters)
-    sources: list[ParcelSource] = [told]
+    sources = ParcelSources(told)
     deliverer = _deliverer(kernel, book, render, sender, signer, sources)
     administration = WebhookAdministrator(
         store=hooks,
@@ -90,7 +85,7 @@ def _deliverer(
     render: Render,
     sender: HttpSender,
     signer: Signer,
-    sources: Sequence[ParcelSource],
+    sources: ParcelSources,
 ) -> Deliverer:
     hooks, counters = kernel.store.webhooks, kernel.counters
     waiting = DeliveryBacklog(hooks, book)
@@ -111,7 +106,7 @@ def _deliverer(
         return DeliveryLane(
             endpoint.id,
             endpoint=book.get,
-            source=sources[1] if endpoint.queue else sources[0],
+            source=sources.of(endpoint),
             sender=sender,
             signer=signer,
             disable=collector.disable,
@@ -126,7 +121,7 @@ def _deliverer(
         live=live,
         node_id=kernel.info.node_id,
         open_lane=open_lane,
-        pushes=lambda: len(sources) > 1,
+        pushes=lambda: sources.queues is not None,
         root=signer.fingerprint,
         counters=counters,
     )

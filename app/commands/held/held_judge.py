@@ -55,8 +55,7 @@ class HeldJudge:
         if not there or not self._publisher.connected or self._rests(command, heard=heard):
             return Readiness.WAITS
         try:
-            (await self._admission.admit(request_of(command))).check()
-            self._may(command)
+            await self._check(command)
         except AccessError:
             return Readiness.REFUSED
         except (InterlockError, InvalidInputError, UnavailableError):
@@ -74,13 +73,17 @@ class HeldJudge:
         if hold is not None and hold.given_back_at is not None:
             reasons.append(f"claims: {hold.claims}; the last one was undone, as nobody was subscribed to its topic")
         try:
-            (await self._admission.admit(request_of(command))).check()
-            self._may(command)
+            await self._check(command)
         except HomingError as error:
             reasons.append(str(error))
         if not reasons:
             reasons.append(f"{command.device_id} was not heard since it was held, or it is about to be sent")
         return reasons
+
+    async def _check(self, command: Command) -> None:
+        """Raise what stands against sending it now: an interlock, or the rights of its caller."""
+        (await self._admission.admit(request_of(command))).check()
+        self._may(command)
 
     def _rests(self, command: Command, *, heard: bool) -> bool:
         """Return whether nobody was subscribed to its topic a short while ago."""
