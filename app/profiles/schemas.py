@@ -1,29 +1,58 @@
 """Params by JSON Schema (draft 2020-12): a compiled validator accepts them, and the reference library words refusals.
 
-Both are made once, when the profile is read (docs/adr/0084-a-compiled-validator-accepts-params.md).
+The compiled one is made when the profile is read (docs/adr/0084-a-compiled-validator-accepts-params.md). The reference
+library is loaded when there is something to refuse: loading it takes a process longer than reading all profiles.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 import jsonschema_rs
-from jsonschema import Draft202012Validator, SchemaError
-from jsonschema.exceptions import best_match
 
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue
 from app.core.profiles.catalogue import Check
 
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
 _REFERENCES: Final = ("$ref", "$dynamicRef")
 _PATTERNS: Final = ("pattern", "patternProperties")
 _LONGEST: Final = 200
+_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def compiled(schema: Mapping[str, JsonValue]) -> Check:
     """The check that a schema stands for; ValueError says what is wrong with the schema."""
+    _refuse_members(schema)
+    if not _is_surely_right(schema):
+        _refuse_schema(schema)
+    is_valid = _quick_check(schema)
+
+    @cache
+    def reference() -> Validator:
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - see above
+
+        return Draft202012Validator(dict(schema))
+
+    def check(params: JsonValue) -> None:
+        if is_valid(params):
+            return
+        from jsonschema.exceptions import best_match  # noqa: PLC0415 - see above
+
+        error = best_match(reference().iter_errors(params))
+        if error is not None:
+            raise InvalidInputError(_dotted("params", error.absolute_path), _short(error.message))
+
+    return check
+
+
+def _refuse_members(schema: Mapping[str, JsonValue]) -> None:
+    """Raise ValueError for references, and for patterns that are none of Python's."""
     for place, key, value in _members(dict(schema)):
         if key in _REFERENCES:
             raise ValueError(
@@ -34,21 +63,20 @@ def compiled(schema: Mapping[str, JsonValue]) -> Check:
         elif key == "patternProperties" and isinstance(value, dict):
             for pattern in value:
                 _compile(place, pattern)
+
+
+def _is_surely_right(schema: Mapping[str, JsonValue]) -> bool:
+    return schema.get("$schema", _DRAFT) == _DRAFT and jsonschema_rs.meta.is_valid({**schema, "$schema": _DRAFT})
+
+
+def _refuse_schema(schema: Mapping[str, JsonValue]) -> None:
+    """Raise ValueError in the words of the reference library, if it finds something wrong, too."""
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - see above
+
     try:
         Draft202012Validator.check_schema(dict(schema))
     except SchemaError as error:
         raise ValueError(f"{_dotted('params', error.absolute_path)}: {_short(error.message)}") from None
-    validator = Draft202012Validator(dict(schema))
-    is_valid = _quick_check(schema)
-
-    def check(params: JsonValue) -> None:
-        if is_valid(params):
-            return
-        error = best_match(validator.iter_errors(params))
-        if error is not None:
-            raise InvalidInputError(_dotted("params", error.absolute_path), _short(error.message))
-
-    return check
 
 
 def _quick_check(schema: Mapping[str, JsonValue]) -> Callable[[JsonValue], bool]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, SchemaError
 
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue
@@ -78,6 +80,40 @@ def refusal(schema: Schema, params: JsonValue) -> str | None:
 @given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), VALUES)
 def test_params_are_accepted_as_the_reference_library_accepts_them(schema: Schema, params: JsonValue) -> None:
     assert (refusal(schema, params) is None) is Draft202012Validator(schema).is_valid(params)
+
+
+def refused_schema(schema: Schema) -> str | None:
+    try:
+        compiled(schema)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@given(
+    SCHEMAS.filter(lambda schema: isinstance(schema, dict)),
+    st.sampled_from(["type", "items", "required", "minimum", "maxLength", "allOf", "properties", "format", "$schema"]),
+    VALUES,
+)
+def test_schemas_are_refused_as_the_reference_library_refuses_them(schema: Schema, member: str, odd: JsonValue) -> None:
+    schema = {**schema, member: odd}
+    try:
+        Draft202012Validator.check_schema(schema)
+        expected = False
+    except SchemaError:
+        expected = True
+    assert (refused_schema(schema) is not None) is expected
+
+
+def test_the_reference_library_is_loaded_when_there_is_something_to_refuse() -> None:
+    program = (
+        "import sys; from app.profiles.schemas import compiled; check = compiled({'type': 'integer'}); check(1); "
+        "early = 'jsonschema' in sys.modules; "
+        "from app.core.errors import InvalidInputError\n"
+        "try: check('x')\nexcept InvalidInputError as error: print(early, 'jsonschema' in sys.modules, error)"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert printed == "False True params: 'x' is not of type 'integer'\n"
 
 
 @pytest.mark.parametrize(
