@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from redis.asyncio import Redis
-from redis.asyncio.connection import ConnectionPool
+from redis.asyncio.connection import BlockingConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
@@ -19,6 +19,9 @@ from app.store.redis.driver.lane import Script
 from app.store.redis.driver.listener import is_connection_error
 from app.store.redis.driver.server import url_arguments
 from app.store.redis.driver.store_calls import open_calls
+
+MOST_CONNECTIONS: Final = 16
+"""Of one PlainRedis. A call beyond them waits: otherwise a slow Redis gets a connection for each call."""
 
 _Reply = TypeVar("_Reply")
 
@@ -72,7 +75,13 @@ class PlainRedis:
     ) -> None:
         options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
         self._redis: Redis = Redis.from_pool(
-            ConnectionPool(**options, retry=Retry(NoBackoff(), 0), **url_arguments(url, terms))
+            BlockingConnectionPool(
+                max_connections=MOST_CONNECTIONS,
+                timeout=timeout,
+                **options,
+                retry=Retry(NoBackoff(), 0),
+                **url_arguments(url, terms),
+            )
         )
         self._scripts = {name: self._redis.register_script(text) for name, text in scripts.items()}
         self._became_replica = became_replica

@@ -24,6 +24,7 @@ MAX_OPEN: Final = 30_000
 """Commands whose callers wait at the same time; a bound, not a figure."""
 RETRY_PAUSE: Final = (0.05, 0.25)
 """Seconds between two attempts of a caller."""
+HANG_UP: Final = 0.3
 READERS: Final = 32
 
 _OK, _ACCEPTED, _NOT_FOUND, _UNAVAILABLE, _DEADLINE = 200, 202, 404, 503, 504
@@ -57,6 +58,8 @@ class Job:
     """A name to tell its callers from those of other jobs of the run."""
     turns: bool = False
     """Each of the callers in flight has a device of its own and sends to it one command after the other."""
+    share_hung_up: float = 0.0
+    """Of the attempts, whose callers hang up within HANG_UP seconds and try again."""
 
 
 @dataclass(slots=True)
@@ -106,6 +109,8 @@ class Load:
     attempts: list[Attempt] = field(default_factory=list)
     problems: Counter[str] = field(default_factory=Counter)
     """Attempts without an outcome, by reason."""
+    refused_in: list[tuple[str, float]] = field(default_factory=list)
+    """Reason and seconds of each attempt that a node answered without an outcome."""
     open: int = 0
     _rng: random.Random = field(default_factory=random.Random)
 
@@ -199,7 +204,7 @@ class Load:
             "profile": job.profile,
         }
         try:
-            async with asyncio.timeout(job.attempt_seconds):
+            async with asyncio.timeout(self._waits(job)):
                 request = self.session.post(
                     f"{url}/v1/devices/{call.device}/commands", data=orjson.dumps(body), headers=headers
                 )
@@ -214,6 +219,11 @@ class Load:
         seconds = self.recorder.now() - began
         self.attempts.append(Attempt(asyncio.get_running_loop().time() - seconds, node, call.mode, seconds))
         return True
+
+    def _waits(self, job: Job) -> float:
+        """How many seconds the next attempt lasts at most."""
+        hangs_up = job.share_hung_up > self._rng.random()
+        return self._rng.uniform(0, HANG_UP) if hangs_up else job.attempt_seconds
 
     def _no_answer(self, call: Call, op: int, began: float, error: Exception) -> None:
         now = self.recorder.now()
@@ -266,6 +276,7 @@ class Load:
         kind = Fail if definite else Unknown
         self.recorder.write(kind(at=now, op=op, latency=latency, status=status, command_id=command_id, reason=slug))
         self.problems[slug] += 1
+        self.refused_in.append((slug, latency))
         call.error = slug
         if slug == "not-sent":
             # The key stands for a command that was not sent, and will always say so.

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -16,7 +17,7 @@ from app.core.events.keys import role
 from homing_rig.chaos import broker_log
 from homing_rig.chaos.options import SHARE_GROUP, ChaosError
 from homing_rig.chaos.proxy import FaultProxy
-from homing_rig.chaos.schedule import BROKER, INTAKE, REDIS, Fault, Kind
+from homing_rig.chaos.schedule import BROKER, INTAKE, REDIS, SLOW_MS, Fault, Kind
 from homing_rig.chaos.servers import (
     POLL_SECONDS,
     START_SECONDS,
@@ -126,7 +127,10 @@ class Nemesis:
             Kind.RESTART: self._restart,
             Kind.CUT_PUBSUB: self._cut_pubsub,
             Kind.BLACKHOLE: self._blackhole,
+            Kind.SLOW: self._slow,
             Kind.FLUSH: self._flush,
+            Kind.FORGET_SCRIPTS: self._forget_scripts,
+            Kind.FULL: self._full,
             Kind.WIPE: self._wipe,
             Kind.OUTAGE: self._outage,
             Kind.CLOCK_FORWARD: self._set_clock,
@@ -203,8 +207,22 @@ class Nemesis:
         await asyncio.sleep(fault.seconds)
         proxy.heal()
 
+    async def _slow(self, fault: Fault) -> None:
+        proxy = self.proxies[fault.target]
+        proxy.latency(timedelta(milliseconds=SLOW_MS))
+        await asyncio.sleep(fault.seconds)
+        proxy.heal()
+
     async def _flush(self, _fault: Fault) -> None:
         await self.redis.flushall()
+
+    async def _forget_scripts(self, _fault: Fault) -> None:
+        await self.redis.script_flush()
+
+    async def _full(self, fault: Fault) -> None:
+        await self.redis.config_set("maxmemory", 1)  # less than it has: nothing more is taken
+        await asyncio.sleep(fault.seconds)
+        await self.redis.config_set("maxmemory", 0)
 
     async def _wipe(self, fault: Fault) -> None:
         await self.store.kill()

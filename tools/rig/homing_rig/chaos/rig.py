@@ -36,7 +36,7 @@ SHORT_GRACE: Final = 30.0
 ANSWERS_SECONDS: Final = 90.0
 READ_TWICE: Final = 1000
 """How many commands are read from a second node as well."""
-_MOMENTS: Final = frozenset({Kind.CUT_PUBSUB, Kind.FLUSH, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK})
+_MOMENTS: Final = frozenset({Kind.CUT_PUBSUB, Kind.FLUSH, Kind.FORGET_SCRIPTS, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK})
 
 
 @dataclass(slots=True)

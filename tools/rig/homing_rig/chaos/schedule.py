@@ -16,6 +16,7 @@ REDIS: Final = "redis"
 INTAKE: Final = "intake"
 """Whichever node brings events in when the time has come."""
 MOST_FAULTS: Final = 1_000_000
+SLOW_MS: Final = 100
 
 
 class Kind(StrEnum):
@@ -31,8 +32,14 @@ class Kind(StrEnum):
     """CLIENT KILL TYPE pubsub."""
     BLACKHOLE = "blackhole"
     """Nothing passes between a node and Redis for `seconds`, and nobody is told."""
+    SLOW = "slow"
+    """Each way between a node and Redis takes SLOW_MS longer for `seconds`."""
     FLUSH = "flush"
     """FLUSHALL."""
+    FORGET_SCRIPTS = "forget_scripts"
+    """SCRIPT FLUSH."""
+    FULL = "full"
+    """Redis may not take more memory than it has, for `seconds`."""
     WIPE = "wipe"
     """SIGKILL, and Redis starts without its data after `seconds`."""
     OUTAGE = "outage"
@@ -64,18 +71,18 @@ class Fault:
 def targets(kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = False) -> list[str]:
     """The targets that can have this fault."""
     match kind:
-        case Kind.CUT_PUBSUB | Kind.FLUSH | Kind.WIPE:
+        case Kind.CUT_PUBSUB | Kind.FLUSH | Kind.WIPE | Kind.FORGET_SCRIPTS | Kind.FULL:
             return [REDIS]
         case Kind.OUTAGE | Kind.CLOCK_FORWARD | Kind.CLOCK_BACK:
             return [REDIS] if steps else []
         case Kind.THIEF:
             return [BROKER]
-        case Kind.BLACKHOLE:
+        case Kind.BLACKHOLE | Kind.SLOW:
             return [*nodes] if proxies else []
         case Kind.TAKE_OVER:
             return [*nodes]
         case Kind.FREEZE:
-            return [*nodes, INTAKE]
+            return [*nodes, REDIS, INTAKE]
         case Kind.KILL:
             return [*nodes, BROKER, REDIS, INTAKE]
         case _:
