@@ -4,6 +4,9 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=.venv/bin/python
 
+# Tests and the demo start one program after the other, and each would compile all modules anew.
+unset PYTHONDONTWRITEBYTECODE
+
 die() {
   printf '%s\n' "$*" >&2
   exit 1

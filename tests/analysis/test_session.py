@@ -131,6 +131,8 @@ def test_nothing_private_of_pyspark_is_used() -> None:
         assert not private.search(file.read_text(encoding="utf-8")), file
 
 
+QUICK = "-XX:TieredStopAtLevel=1"
+"""Optimising what runs but a few times would take most of the processor time."""
 STARTED = re.compile(r"(?:Starting Spark master at|Successfully registered with master) (\S+)")
 
 
@@ -141,6 +143,7 @@ def part(*arguments: str) -> Iterator[str]:
         command = [str(SPARK / "bin" / "spark-class"), *arguments, "--host", "127.0.0.1", "--port", "0"]
         environment = {**os.environ, "SPARK_HOME": str(SPARK), "SPARK_WORKER_DIR": work, "SPARK_NO_DAEMONIZE": "1"}
         environment["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=1"
+        environment["SPARK_DAEMON_JAVA_OPTS"] = QUICK
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=environment, cwd=work)
         try:
             while (found := STARTED.search(Path(said.name).read_text())) is None:
@@ -166,6 +169,7 @@ def test_spark_submit_on_a_cluster_of_two_workers(tmp_path: Path) -> None:
             [
                 *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "600m"),
                 *("--executor-memory", "500m", "--conf", "spark.sql.shuffle.partitions=2"),
+                *("--driver-java-options", QUICK, "--conf", f"spark.executor.extraJavaOptions={QUICK}"),
                 *(str(ROOT / "app" / "cli" / "submit.py"), "analyze", str(log), "--out", str(out)),
                 *("--from", "2026-01-05", "--to", "2026-01-06"),
             ],
@@ -191,6 +195,7 @@ def test_a_cluster_whose_executors_fail_is_said_by_its_name(tmp_path: Path) -> N
             [
                 *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "600m"),
                 *("--executor-memory", "500m", "--conf", "spark.executor.extraJavaOptions=-agentlib:nothing"),
+                *("--driver-java-options", QUICK),
                 *(str(ROOT / "app" / "cli" / "submit.py"), "analyze", str(log), "--out", str(out)),
             ],
             env={**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": sys.executable},
