@@ -16,6 +16,7 @@ COUNTERS: Final = CounterTable(
             counted("homing_callers_left", "Parked callers that did not get the outcome here, by why", "reason"),
             {"caller.hung_up": "hung_up", "caller.dismissed": "dismissed"},
         ),
+        (counted("homing_websockets_opened", "WebSockets that were opened"), {"websocket.opened": ""}),
         (counted("homing_streams_opened", "Streams of events that were begun"), {"stream.opened": ""}),
         (counted("homing_streams_refused", "Streams for which there was no place"), {"stream.refused": ""}),
         (

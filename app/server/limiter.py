@@ -39,6 +39,7 @@ class CloseReason(StrEnum):
     TARGET_TOO_LONG = "target_too_long"
     BODY_TOO_LARGE = "body_too_large"
     TOO_MUCH_HELD = "too_much_held"
+    NO_PONG = "no_pong"
 
 
 class Admission(Enum):
@@ -65,6 +66,8 @@ class Limits:
     body: float = 15.0
     stall: float = 30.0
     """How long a peer may take to read 16 KiB of what was written."""
+    pong: float = 20.0
+    """How long a WebSocket may be silent until it is sent a ping, and how long after that."""
     held: int = 64 * 1024 * 1024
     """What may be held of requests that are not complete, over all connections."""
 
@@ -79,6 +82,9 @@ class Connection(Protocol):
 
     def unread(self) -> int:
         """Bytes that were written and that the peer has not taken."""
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life. Only those are asked that stand in the queue `silent`."""
 
 
 class TimeoutQueue:
@@ -108,6 +114,9 @@ class ConnectionLimiter:
         self.idle: Final = TimeoutQueue(limits.idle, CloseReason.IDLE)
         self.head: Final = TimeoutQueue(limits.head, CloseReason.SLOW_HEAD)
         self.body: Final = TimeoutQueue(limits.body, CloseReason.SLOW_BODY)
+        self.silent: Final = TimeoutQueue(limits.pong, CloseReason.NO_PONG)
+        """WebSockets that have said something lately."""
+        self.pinged: Final = TimeoutQueue(limits.pong, CloseReason.NO_PONG)
         self.held = 0
         """Bytes of requests that are not complete."""
         self._stalled: Final[dict[Connection, tuple[float, int]]] = {}
@@ -163,10 +172,12 @@ class ConnectionLimiter:
     def tick(self) -> None:
         """Close the connections whose time is up."""
         now = self.now()
-        for line in (self.idle, self.head, self.body):
+        for line in (self.idle, self.head, self.body, self.pinged):
             for connection in line.overdue(now):
                 self.note(line.why, connection.peer)
                 connection.dismiss(line.why)
+        for connection in self.silent.overdue(now):
+            connection.ping()
         for connection in self._overdue_readers(now):
             self.note(CloseReason.SLOW_READER, connection.peer)
             connection.dismiss(CloseReason.SLOW_READER)

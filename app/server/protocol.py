@@ -1,48 +1,40 @@
 """uvicorn's HTTP protocol with bounds: uvicorn itself limits neither sizes nor times nor the number of connections.
 
 Besides, an upgrade that we do not take is ignored (RFC 9110, 7.8), and a response takes one system call instead of two.
+A WebSocket goes on as another object, with the same place in the limiter.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import httptools
 import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from app.api.problems import ProblemType, problem
 from app.core.peers import peer_of
 from app.server.hosts import Hosts
-from app.server.limiter import Admission, CloseReason, ConnectionLimiter, TimeoutQueue
-from app.server.refusals import MAX_HEAD, MAX_HEADERS, MAX_MESSAGE, MAX_TARGET, REFUSALS
+from app.server.limiter import Admission, CloseReason, ConnectionLimiter
+from app.server.place import LimiterPlace
+from app.server.refusals import LINGER_SECONDS, MAX_MESSAGE, REFUSALS, SLICE, excess_of_head, written
+from app.server.sockets import OpsListener
 from app.server.transport import GatheringTransport
+from app.server.upgrades import as_plain, handshake_of
+from app.server.websocket import WebSocketConnection
 
-SLICE: Final = 4 * 1024
-"""Bytes that are parsed at a time: what a peer sends in one go may be thousands of requests."""
-LINGER_SECONDS: Final = 1.0
-"""How long a peer that still sends is listened to, so that it gets to read our last words."""
 PROBES: Final = frozenset((b"/healthz", b"/readyz", b"/metrics"))
 
 _BETWEEN, _HEAD, _BODY = range(3)
 """Which part of a request is coming in."""
-_UPGRADING: Final = (b"upgrade", b"http2-settings")
 
 
 class _RefusedError(Exception):
     """Raised inside the parser, to make it stop."""
-
-
-class OpsListener(NamedTuple):
-    """The application that answers on the port of operations, in place of the API."""
-
-    port: int
-    application: Any
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -65,12 +57,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._ops: Final = ops
         self._limiter: Final = limiter
         self._hosts = hosts
-        self._standing: Admission | None = None
-        self._line: TimeoutQueue | None = None
+        self._place: Final = LimiterPlace(limiter)
         self._part = _BETWEEN
         self._size = 0
         """Bytes of the part that is coming in."""
-        self._held = 0
         self._backlog = b""
         """What came behind requests that are still to be served."""
         self._why: CloseReason | None = None
@@ -88,15 +78,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self._hosts = self._hosts.facing(self.client[0])
         if self._ops is not None and self.server is not None and self.server[1] == self._ops.port:
             self._application = self._ops.application
-        self._standing = self._limiter.admit(self)
-        if self._standing is Admission.REJECTED:
+        standing = self._place.enter(self)
+        if standing is Admission.REJECTED:
             self._say_last(CloseReason.TOO_MANY)
         else:
-            self._stand_in(self._limiter.idle if self._standing is Admission.ADMITTED else self._limiter.head)
+            self._place.stand_in(self._limiter.idle if standing is Admission.ADMITTED else self._limiter.head)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free the place."""
-        self._leave()
+        self._place.leave()
         self._deaf = True
         super().connection_lost(exc)
 
@@ -110,10 +100,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse_backlog()
         else:
             self._parse(data)
-            if self._part == _BETWEEN and not self.pipeline and not self._held and self._is_serving():
-                if self._line is not None:  # by far most requests come in one piece
-                    self._line.since.pop(self, None)
-                    self._line = None
+            place = self._place
+            if self._part == _BETWEEN and not self.pipeline and not place.held and self._is_serving():
+                if place.line is not None:  # by far most requests come in one piece
+                    place.line.since.pop(self, None)
+                    place.line = None
                 return
         self._stand_where_due(len(data))
 
@@ -142,8 +133,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Have the request served, or answered with the reason why not."""
-        if len(self.headers) > MAX_HEADERS or len(self.url) > MAX_TARGET:
-            self._stop_at_head()
+        self._why = excess_of_head(0, self.url, self.headers)
+        if self._why is not None:
+            raise _RefusedError
         if self.parser.should_upgrade():
             return  # the parser stops behind this head, and says so
         by_name = dict(self.headers)
@@ -152,14 +144,16 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _RefusedError  # whoever stands between us may have read it differently (RFC 9112, 6.1)
         if b"expect" in by_name:
             self.expect_100_continue = by_name[b"expect"].lower() == b"100-continue"
-        if self._standing is Admission.ADMITTED and self._hosts.is_plain(self.url, self.headers, by_name, version):
+        if self._place.standing is Admission.ADMITTED and self._hosts.is_plain(
+            self.url, self.headers, by_name, version
+        ):
             self.app = self._application
         else:
             self.app = self._choose(by_name)
         super().on_headers_complete()
         self._part = _BODY
         self._size = 0
-        if self._standing is Admission.PROBE:
+        if self._place.standing is Admission.PROBE:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -197,9 +191,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse_backlog()
         if self.flow.read_paused and not self._backlog:
             self.flow.resume_reading()
-        if self._part == _BETWEEN and self._line is None and not self._held and self._standing is Admission.ADMITTED:
-            self._line = self._limiter.idle
-            self._limiter.idle.since[self] = self._limiter.now()
+        place = self._place
+        if self._part == _BETWEEN and place.line is None and not place.held and place.standing is Admission.ADMITTED:
+            place.line = self._limiter.idle
+            place.line.since[self] = self._limiter.now()
         else:
             self._stand_where_due(0)
 
@@ -210,25 +205,28 @@ class BoundedProtocol(HttpToolsProtocol):
         if why is CloseReason.IDLE:
             self.transport.close()
         elif why in REFUSALS:
-            self._line = None
+            self._place.line = None
             self._turn_down(why)
         else:
-            self._leave()
+            self._place.leave()
             self.transport.abort()
 
     def unread(self) -> int:
         """Bytes that the peer has not taken."""
         return self.transport.get_write_buffer_size()
 
+    def ping(self) -> None:
+        """HTTP has nothing of the kind, so nobody asks."""
+
     # --- the transport calls these ---
 
     def must_linger(self) -> bool:
         """True if the peer may still send, so that closing at once would cost it our last words (RFC 9112, 9.6)."""
-        return self._standing in (Admission.ADMITTED, Admission.PROBE) and (self._part != _BETWEEN or self._deaf)
+        return self._place.standing in (Admission.ADMITTED, Admission.PROBE) and (self._part != _BETWEEN or self._deaf)
 
     def linger(self) -> None:
         """Nothing more will be written. Take what comes, for a moment, and forget it."""
-        self._stand_in(None)
+        self._place.stand_in(None)
         self._deaf = True
         self._size = 0
         self.flow.resume_reading()
@@ -251,7 +249,9 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as stopped:
-            self._ignore_upgrade(data[stopped.args[0] :])
+            rest = data[stopped.args[0] :]
+            if rest or not self._pass_on():
+                self._ignore_upgrade(rest)
         except httptools.HttpParserError:
             self._refuse(self._why or CloseReason.UNREADABLE)
         else:
@@ -269,20 +269,32 @@ class BoundedProtocol(HttpToolsProtocol):
             self._backlog = data[at:]
             self.flow.pause_reading()
 
-    def _stop_at_head(self) -> NoReturn:
-        self._why = CloseReason.TARGET_TOO_LONG if len(self.url) > MAX_TARGET else CloseReason.HEAD_TOO_LARGE
-        raise _RefusedError
-
     def _check_size(self, size: int) -> None:
         """Refuse an incomplete message that is too large."""
         self._size += size
-        if self._part == _BODY:
-            if self._size > MAX_MESSAGE:
-                self._refuse(CloseReason.BODY_TOO_LARGE)
-        elif len(self.url) > MAX_TARGET:
-            self._refuse(CloseReason.TARGET_TOO_LONG)
-        elif self._size > MAX_HEAD or len(self.headers) > MAX_HEADERS:
-            self._refuse(CloseReason.HEAD_TOO_LARGE)
+        if self._part != _BODY:
+            why = excess_of_head(self._size, self.url, self.headers)
+        else:
+            why = CloseReason.BODY_TOO_LARGE if self._size > MAX_MESSAGE else None
+        if why is not None:
+            self._refuse(why)
+
+    def _pass_on(self) -> bool:
+        """Let a WebSocket go on as one, where that is what was asked for, rightly, and where there is one to be had."""
+        version = self.parser.get_http_version()
+        handshake = handshake_of(self.parser.get_method(), self.url, version, self.headers)
+        idle = not (self._is_serving() or self.pipeline) and self._place.standing is Admission.ADMITTED
+        if handshake is None or not idle or self._application is not self.config.loaded_app:
+            return False
+        if self._hosts.refusal(self.url, self.headers, dict(self.headers), version) is not None:
+            return False
+        self._deaf, self._part = True, _BETWEEN
+        self.connections.discard(self)
+        websocket = WebSocketConnection(self, self._application, handshake, self._place, self._limiter)
+        cast("GatheringTransport", self.transport).pass_on(websocket)
+        self.transport.set_protocol(websocket)
+        websocket.begin()
+        return True
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read the request once more, without its wish to speak something else.
@@ -293,12 +305,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if method == b"CONNECT":
             self._refuse(CloseReason.UNREADABLE)
             return
-        head = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
-        head += [b"%b: %b" % header for header in _without_upgrade(self.headers)]
+        head = as_plain(method, self.url, self.parser.get_http_version(), self.headers)
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
         self._part = _BETWEEN
-        self._parse(b"\r\n".join((*head, b"", rest)))
+        self._parse(head + rest)
 
     # --- refusing ---
 
@@ -307,7 +318,7 @@ class BoundedProtocol(HttpToolsProtocol):
         refusal = self._hosts.refusal(self.url, self.headers, by_name, self.parser.get_http_version())
         if refusal is not None:
             return self._refusing(*refusal)
-        if self._standing is Admission.PROBE and self.url.partition(b"?")[0] not in PROBES:
+        if self._place.standing is Admission.PROBE and self.url.partition(b"?")[0] not in PROBES:
             self._limiter.turn_away(self)
             return self._refusing(*REFUSALS[CloseReason.TOO_MANY])
         return self._application
@@ -328,7 +339,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._give_up_request()
         elif self._is_serving():
             earlier = True
-        self._stand_in(None)
+        self._place.stand_in(None)
         if earlier:
             self.flow.pause_reading()
         elif self._part == _BODY and self.cycle.response_started:
@@ -345,10 +356,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _say_last(self, why: CloseReason) -> None:
         self._deaf = True
-        response = problem(*REFUSALS[why])
-        head = [*self.server_state.default_headers, *response.raw_headers]
-        lines = (b"%b: %b\r\n" % header for header in head)
-        self.transport.write(b"".join((STATUS_LINE[response.status_code], *lines, b"\r\n", response.body)))
+        self.transport.write(written(problem(*REFUSALS[why]), self.server_state.default_headers))
         self.transport.close()
 
     def _overhear(self, size: int) -> None:
@@ -368,55 +376,21 @@ class BoundedProtocol(HttpToolsProtocol):
             line = None if self.flow.read_paused else limiter.body
         elif self._is_serving():
             line = None
-        elif self._part == _HEAD or self._standing is Admission.PROBE:
+        elif self._part == _HEAD or self._place.standing is Admission.PROBE:
             line = limiter.head
         else:
             line = limiter.idle
-        if line is not self._line:
-            self._stand_in(line)
+        if line is not self._place.line:
+            self._place.stand_in(line)
 
     def _is_serving(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return cycle is not None and not cycle.response_complete
 
-    def _stand_in(self, line: TimeoutQueue | None) -> None:
-        if self._line is not None:
-            self._line.since.pop(self, None)
-        self._line = line
-        if line is not None:
-            line.since[self] = self._limiter.now()
-
     def _hold(self, size: int) -> None:
         """Account for what is kept of requests that nobody can be given yet."""
         if self._part != _BETWEEN or self.pipeline or self._backlog:
-            self._held += size
-            self._limiter.held += size
-            if self._limiter.held > self._limiter.limits.held:
+            if not self._place.hold(size):
                 self._refuse(CloseReason.TOO_MUCH_HELD)
-        elif self._held:
-            self._release()
-
-    def _release(self) -> None:
-        self._limiter.held -= self._held
-        self._held = 0
-
-    def _leave(self) -> None:
-        self._stand_in(None)
-        self._release()
-        if self._standing is not None:
-            self._limiter.gone(self, self._standing)
-            self._standing = None
-
-
-def _without_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    for name, value in headers:
-        if name == b"connection":
-            options = [one.strip() for one in value.split(b",")]
-            yield name, b", ".join(one for one in options if one.lower() not in _UPGRADING)
-        elif name not in _UPGRADING:
-            yield name, value
-
-
-def bounded(limiter: ConnectionLimiter, hosts: Hosts, ops: OpsListener | None = None) -> type[asyncio.Protocol]:
-    """The factory with which uvicorn makes its protocols."""
-    return cast("type[asyncio.Protocol]", partial(BoundedProtocol, limiter=limiter, hosts=hosts, ops=ops))
+        elif self._place.held:
+            self._place.release()

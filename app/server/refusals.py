@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Final
 
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
 from app.api import problems
+from app.api.http import RawHeaders
 from app.api.problems import BY_ERROR, ProblemType
 from app.core.errors import PayloadTooLargeError
 from app.server.limiter import CloseReason
 
+SLICE: Final = 4 * 1024
+"""Bytes that are parsed at a time: what a peer sends in one go may be thousands of requests."""
+LINGER_SECONDS: Final = 1.0
+"""How long a peer that still sends is listened to, so that it gets to read our last words."""
 MAX_HEAD: Final = 16 * 1024
 """Bytes of request line and headers, give or take a slice."""
 MAX_TARGET: Final = 8 * 1024
@@ -40,3 +49,16 @@ REFUSALS: Final = MappingProxyType[CloseReason, tuple[ProblemType, str]](
         ),
     }
 )
+
+
+def excess_of_head(size: int, target: bytes, headers: RawHeaders) -> CloseReason | None:
+    """Return what is too large of a head with so many bytes so far; None if nothing is."""
+    if len(target) > MAX_TARGET:
+        return CloseReason.TARGET_TOO_LONG
+    return CloseReason.HEAD_TOO_LARGE if size > MAX_HEAD or len(headers) > MAX_HEADERS else None
+
+
+def written(response: Response, default_headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Write a whole response, as it goes over the wire."""
+    lines = (b"%b: %b\r\n" % header for header in (*default_headers, *response.raw_headers))
+    return b"".join((STATUS_LINE[response.status_code], *lines, b"\r\n", response.body))

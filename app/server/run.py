@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import structlog
 import uvicorn
@@ -30,8 +31,8 @@ from app.runtime.telemetry import Counters
 from app.server.hosts import Hosts
 from app.server.limiter import TICK_SECONDS, ConnectionLimiter, Limits
 from app.server.open_files import allow_open_files
-from app.server.protocol import OpsListener, bounded
-from app.server.sockets import url_of
+from app.server.protocol import BoundedProtocol
+from app.server.sockets import OpsListener, url_of
 from app.settings import AccessSettings, Settings
 
 OTHER_FILES: Final = 64
@@ -59,7 +60,7 @@ def http_config(
     """The configuration with which uvicorn serves a node."""
     return uvicorn.Config(
         application,
-        http=bounded(limiter, hosts, ops),
+        http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, limiter=limiter, hosts=hosts, ops=ops)),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import socket
+from typing import Any, NamedTuple
 
 from app.core.addresses import is_loopback
 from app.core.errors import ConfigurationError
 from app.runtime.sockets import listen
 from app.settings import Settings
+
+
+class OpsListener(NamedTuple):
+    """The application that answers on the port of operations, in place of the API."""
+
+    port: int
+    application: Any
 
 
 def listen_for_operations(settings: Settings, place: int = 0) -> socket.socket | None:

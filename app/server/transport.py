@@ -28,7 +28,7 @@ class GatheringTransport:
     __slots__ = ("_ending", "_loop", "_protocol", "_transport", "_written")
 
     def __init__(self, protocol: Lingering, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._protocol: Final = protocol
+        self._protocol = protocol
         self._transport: Final = transport
         self._loop: Final = loop
         self._written: list[bytes] = []
@@ -39,6 +39,10 @@ class GatheringTransport:
         if not self._written:
             self._loop.call_soon(self._flush)
         self._written.append(data)
+
+    def pass_on(self, protocol: Lingering) -> None:
+        """Ask another protocol from now on when it is closed."""
+        self._protocol = protocol
 
     def is_closing(self) -> bool:
         """True if nothing more can be written."""
