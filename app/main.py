@@ -164,6 +164,7 @@ def _this_node(
         exposition=MetricsExposition(metrics),
         tracing=kernel.tracing,
         now_us=kernel.now_us,
+        clock=kernel.clock,
     )
 
 

@@ -31,6 +31,7 @@ from app.api.v1 import (
     command_events,
     command_stream,
     commands,
+    connect,
     devices,
     event_stream,
     events,
@@ -84,6 +85,7 @@ GUARDED: Final = (
     webhooks.router,
     exchanges.router,
     queues.router,
+    connect.router,
     audit.router,
 )
 """Of these, no route answers a caller whom nobody knows."""
@@ -124,6 +126,8 @@ class Application(FastAPI):
             most=settings.api.max_streams,
             most_per_principal=settings.api.max_streams_per_principal,
         )
+        self.connections: Final = connect.ConnectSessions(ports, self.streams)
+        self.router.routes.append(connect.connect_route(self.connections))
         self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file), self.streams)
         self.lists: Final = Turns()
         for router in ROUTERS:
@@ -134,6 +138,7 @@ class Application(FastAPI):
         """Send those away who wait here, as the node is about to stop."""
         self.parking.dismiss()
         self.streams.dismiss()
+        self.connections.dismiss()
         if self.ports.queues is not None:
             self.ports.queues.dismiss()
 
@@ -141,6 +146,7 @@ class Application(FastAPI):
         """Send those away who may not wait here any more."""
         self.parking.recheck()
         self.streams.recheck()
+        self.connections.recheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The busy call, or any other."""

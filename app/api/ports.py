@@ -19,6 +19,7 @@ from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
 from app.commands.held.command_holder import CommandHolder
 from app.commands.send.invoker import Invoker
+from app.core.clock import Clock
 from app.core.commands.command import IfOffline
 from app.core.profiles.profile import DeviceProfile
 from app.events.plane import EventPlane
@@ -87,6 +88,7 @@ class ThisNode:
     tracing: Tracing | None
     now_us: Callable[[], int]
     """Microseconds since 1970, as this machine believes."""
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

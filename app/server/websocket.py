@@ -7,15 +7,15 @@ fast as that of a response has to, and one that is silent is sent a ping, and ha
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from http import HTTPStatus
 from typing import Any, Final
 
+import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message
+from starlette.websockets import WebSocketDisconnect
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.utils import ClientDisconnected
 
 from app.api import problems
 from app.api.problems import problem
@@ -33,7 +33,11 @@ _OPENING, _OPEN, _CLOSING, _CLOSED = range(4)
 _STOPS: Final = "the node stops; go on with another one"
 _SLOW: Final = "the rest of a message did not arrive in time"
 _FULL: Final = "too many messages are half sent; try again"
-_log = logging.getLogger("uvicorn.error")
+_log = structlog.get_logger(__name__)
+
+
+class _PeerLeftError(OSError):
+    """Raised to an application that writes to nobody: ASGI has it be an OSError."""
 
 
 class WebSocketConnection(asyncio.Protocol):
@@ -175,7 +179,7 @@ class WebSocketConnection(asyncio.Protocol):
             return
         await self._writable.wait()
         if self._state != _OPEN:
-            raise ClientDisconnected
+            raise _PeerLeftError
         if kind == "websocket.close":
             self._close(message.get("code", WebSocketClose.NORMAL), message.get("reason") or "")
         else:
@@ -202,10 +206,10 @@ class WebSocketConnection(asyncio.Protocol):
     async def _serve(self) -> None:
         try:
             await self._application(self._scope, self.receive, self.send)
-        except ClientDisconnected:
+        except (_PeerLeftError, WebSocketDisconnect):
             pass
         except Exception:  # noqa: BLE001 - whatever the application raises must not end the node
-            _log.exception("Exception in ASGI application")
+            _log.exception("websocket_failed", path=self._handshake.path)
             self._close(WebSocketClose.FAILED, "the node has failed unexpectedly; its log says why")
         if self._state == _OPENING:
             self._answer(problem(problems.INTERNAL, "the request could not be served; the node's log says why"))

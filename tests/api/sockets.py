@@ -60,14 +60,17 @@ class Socket:
 
     async def heard(self) -> dict[str, Any]:
         """The next message, read as JSON; pings are answered."""
+        text = ""
         while True:
             event = await self.next()
             if isinstance(event, Ping):
                 self.send(event.response())
                 continue
             assert isinstance(event, TextMessage), event
-            told: dict[str, Any] = json.loads(event.data)
-            return told
+            text += event.data
+            if event.message_finished:
+                told: dict[str, Any] = json.loads(text)
+                return told
 
     async def closed(self) -> tuple[int, str]:
         """The code and the reason with which the node closes; what it says before is left out."""

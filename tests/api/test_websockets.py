@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from structlog.testing import capture_logs
 
 from app.api.problems import NOT_FOUND, problem
 from app.api.websockets import upgrade_required
@@ -74,7 +75,7 @@ class Echo:
 
 
 class Site:
-    """What a test may want to touch."""
+    """The parts of a served application that a test may want to touch."""
 
     def __init__(self, limits: Limits) -> None:
         self.clock = Clock()
@@ -314,13 +315,18 @@ async def test_a_flood_of_small_messages_is_read_as_far_as_it_is_heard(site: Sit
     assert len(site.echo.heard) == 20_000
 
 
-async def test_a_mistake_of_the_application_closes_and_is_logged(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_mistake_of_the_application_closes_and_is_logged(site: Site) -> None:
+    with capture_logs() as logs:
+        await crashed(site)
+    assert [(one["event"], one["path"]) for one in logs] == [("websocket_failed", "/v1/connect")]
+
+
+async def crashed(site: Site) -> None:
     async with connection(site.port) as (reader, writer):
         writer.write(opening(target="/v1/connect?crash"))
         await reader.readuntil(b"\r\n\r\n")
         writer.write(bytes((TEXT, 0x81)) + b"\0" * 4 + b"a")
         assert (await reader.readexactly(4))[2:] == (1011).to_bytes(2, "big")
-    assert "Exception in ASGI application" in caplog.text
 
 
 async def test_a_peer_that_closes_is_answered_and_let_go(site: Site) -> None:

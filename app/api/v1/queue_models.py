@@ -17,6 +17,7 @@ from app.core.durations import DURATION, format_duration, parse_duration
 from app.core.errors import InvalidInputError
 from app.core.queues.exchanges import KeyRoute
 from app.core.queues.letters import DeadLetter
+from app.core.queues.loans import CONSUMER_BYTES
 from app.core.queues.model import NAME, DeclaredQueue, QueueOptions, TopicRoute
 from app.queues.stats import QueueStats
 from app.queues.taker import QueueMessage
@@ -243,6 +244,12 @@ class QueueConsumers(_QueueModel):
     """The consumers that took within the last minute."""
 
     consumers: list[QueueConsumer]
+
+
+def check_consumer(field: str, name: str) -> None:
+    """InvalidInputError about this field, where the name of a consumer is too long."""
+    if len(name.encode()) > CONSUMER_BYTES:
+        raise InvalidInputError(field, f"is too long; allowed: {CONSUMER_BYTES} bytes in UTF-8")
 
 
 def duration_of(field: str, text: str) -> timedelta:

@@ -28,16 +28,24 @@ from app.api.strict_bodies import StrictBodyRoute
 from app.api.v1 import queue_models as models
 from app.api.v1.command_models import said
 from app.api.v1.event_parameters import DEFAULT_LIMIT, Begin, EventCursor, EventLimit, start_of, text_of
-from app.api.v1.queue_models import duration_of, letter_json, message_json, options_of, queue_json, routes_of
+from app.api.v1.queue_models import (
+    check_consumer,
+    duration_of,
+    letter_json,
+    message_json,
+    options_of,
+    queue_json,
+    routes_of,
+)
+from app.api.v1.settlements import settlement_of
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError
 from app.core.events.instants import parse_position
 from app.core.queues.letters import read_letter
-from app.core.queues.loans import CONSUMER_BYTES, SettleHow, micros_of, parse_token
-from app.core.queues.model import LONGEST, NAME, DeclaredQueue, validate_queue_name
+from app.core.queues.model import NAME, DeclaredQueue, validate_queue_name
 from app.events.gate import call_budget
-from app.queues.plane import QueuePlane, TokenSettlement, needed_queues
+from app.queues.plane import QueuePlane, needed_queues
 
 LONGEST_WAIT: Final = timedelta(seconds=60)
 _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.QueuesOffError])
@@ -259,8 +267,7 @@ async def take_from_queue(request: Request, name: _Name, body: models.TakeBody, 
     wait = duration_of("wait", body.wait)
     if wait > LONGEST_WAIT:
         raise InvalidInputError("wait", f"{body.wait} is too long; allowed: up to 60s")
-    if len(body.consumer.encode()) > CONSUMER_BYTES:
-        raise InvalidInputError("consumer", f"is too long; allowed: {CONSUMER_BYTES} bytes in UTF-8")
+    check_consumer("consumer", body.consumer)
     taking = counter.plane.take(queue, body.max, body.consumer, wait.total_seconds(), body.max_bytes, auto=body.auto)
     messages = await _unless_gone(request, taking)
     full = not messages and await counter.plane.is_full(queue)
@@ -305,46 +312,9 @@ async def settle_loans(name: _Name, body: models.SettleBody, counter: _AtCounter
     A loan that is over is no error: the event was settled, or others have it.
     """
     queue = await counter.find(name, Action.CONSUME)
-    said_of = _said(body)
-    if len(said_of) > models.MOST_SETTLED:
-        raise InvalidInputError("body", f"settles {len(said_of)} events; allowed are {models.MOST_SETTLED}")
-    seen: set[str] = set()
-    for field, text, _, _, _ in said_of:
-        if text in seen:
-            raise InvalidInputError(field, f"{text[:64]!a} is given twice; allowed: one word about each event")
-        seen.add(text)
-    known, over = list[TokenSettlement](), list[str]()
-    for _, text, how, amount, reason in said_of:
-        token = parse_token(text)
-        if token is None:
-            over.append(text[:128])
-        else:
-            known.append(TokenSettlement(token, how, amount, reason))
-    over += map(str, await counter.plane.settle(queue, known))
-    return _json({"settled": len(said_of) - len(over), "over": over})
-
-
-def _said(body: models.SettleBody) -> list[tuple[str, str, SettleHow, int, str]]:
-    """For each event that is named: the field, its token, how it is settled, µs, reason."""
-    found = [(f"done.{at}", one, SettleHow.DONE, -1, "") for at, one in enumerate(body.done)]
-    found += [(f"release.{at}", one, SettleHow.RELEASE, -1, "") for at, one in enumerate(body.release)]
-    for at, later in enumerate(body.retry):
-        after = -1 if later.after is None else _bounded(f"retry.{at}.after", later.after)
-        found.append((f"retry.{at}", later.loan, SettleHow.RETRY, after, ""))
-    found += [
-        (f"dead.{at}", one.loan, SettleHow.DEAD, -1, one.reason or "rejected") for at, one in enumerate(body.dead)
-    ]
-    for at, longer in enumerate(body.extend):
-        by = _bounded(f"extend.{at}.by", longer.by)
-        found.append((f"extend.{at}", longer.loan, SettleHow.EXTEND, by, ""))
-    return found
-
-
-def _bounded(field: str, text: str) -> int:
-    duration = duration_of(field, text)
-    if duration > LONGEST:
-        raise InvalidInputError(field, f"{text[:32]} is too long; allowed: up to 12h")
-    return micros_of(duration)
+    told = settlement_of(body)
+    over = [*told.unknown, *map(str, await counter.plane.settle(queue, told.known))]
+    return _json({"settled": told.total - len(over), "over": over})
 
 
 @router.post(

@@ -1,0 +1,103 @@
+"""The frames of a connection with channels, as they come in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
+
+from app.api.problems import UNREADABLE
+from app.api.v1.queue_models import SettleBody, check_consumer
+from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.payload import decode_json
+from app.core.queues.channels import MOST_PREFETCHED
+
+MOST_BYTES: Final = 1024 * 1024
+MOST_CHANNELS: Final = 64
+
+ChannelNumber = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+Prefetch = Annotated[StrictInt, Field(ge=0, le=MOST_PREFETCHED)]
+
+
+class _FrameModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _NumberedFrame(_FrameModel):
+    id: Annotated[StrictInt, Field(ge=0, le=2**53 - 1)]
+    """Comes back in the answer."""
+
+
+class OpenedChannel(_FrameModel):
+    """A channel that takes from a queue."""
+
+    channel: ChannelNumber
+    queue: str
+    prefetch: Prefetch = 32
+    consumer: str = ""
+    auto: StrictBool = False
+
+
+class ClosedChannel(_FrameModel):
+    """A channel that takes no more."""
+
+    channel: ChannelNumber
+
+
+class OpenCall(_NumberedFrame):
+    """Opens a channel."""
+
+    open: OpenedChannel
+
+
+class CloseCall(_NumberedFrame):
+    """Closes a channel."""
+
+    close: ClosedChannel
+
+
+class PrefetchCall(_NumberedFrame):
+    """Changes how much a channel is lent at once; 0 is a pause."""
+
+    channel: ChannelNumber
+    prefetch: Prefetch
+
+
+class SettleCall(_NumberedFrame, SettleBody):
+    """Settles what a channel was lent."""
+
+    channel: ChannelNumber
+
+
+ConnectCall = OpenCall | CloseCall | PrefetchCall | SettleCall
+Model = TypeVar("Model", bound=ConnectCall)
+
+
+def frame_of(data: bytes) -> dict[str, Any]:
+    """The object in a frame; InvalidInputError for what is none."""
+    try:
+        value = decode_json(data, max_bytes=MOST_BYTES)
+    except UndecodableMessageError as error:
+        raise InvalidInputError("frame", UNREADABLE.get(error.reason, error.reason)) from None
+    if not isinstance(value, dict):
+        raise InvalidInputError("frame", "it is no JSON object")
+    return value
+
+
+def call_of(frame: dict[str, Any]) -> ConnectCall:
+    """The call in a frame; InvalidInputError about the member that is wrong."""
+    if "open" in frame:
+        call = _read(OpenCall, frame)
+        check_consumer("open.consumer", call.open.consumer)
+        return call
+    if "close" in frame:
+        return _read(CloseCall, frame)
+    return _read(PrefetchCall if "prefetch" in frame else SettleCall, frame)
+
+
+def _read(model: type[Model], frame: dict[str, Any]) -> Model:
+    try:
+        return model.model_validate(frame)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise InvalidInputError(".".join(str(part) for part in fault["loc"]), str(fault["msg"])) from None
