@@ -21,6 +21,7 @@ WORDS = {
     r"\basync_(sleep|together)\b": r"\1",
     r"\b(__)?a(enter|exit|iter|next|close)(?(1)__)\b": r"\1\2\1",
     r"\baclosing\b": "closing",
+    r"\basynccontextmanager\b": "contextmanager",
 }
 
 

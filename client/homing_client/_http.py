@@ -1,4 +1,4 @@
-"""The only module that knows the HTTP library, httpx2. Neither its values nor its errors leave it."""
+"""Knows the HTTP library, httpx2, as `_duplex` does. Neither its values nor its errors leave it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx2
 
 from homing_client._errors import UnreachableError
-from homing_client._wire import EVENTS, Reply, ServerEvent
+from homing_client._wire import EVENTS, AsyncDuplex, Duplex, Reply, ServerEvent
 
 _CONNECTING: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_EVENT: Final = 16 * 1024 * 1024
@@ -96,6 +96,17 @@ class AsyncHttp:
             async for one in httpx2.EventSource(response, _MAX_EVENT):
                 yield _event(one)
 
+    @asynccontextmanager
+    async def connect(self, url: str, headers: Mapping[str, str], patience: float) -> AsyncIterator[AsyncDuplex]:
+        """Open a WebSocket."""
+        from homing_client._duplex import async_open  # noqa: PLC0415 - most programs open none
+
+        try:
+            async with async_open(self._client, url, headers, patience) as duplex:
+                yield duplex
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise _unreachable(url, error) from error
+
     async def aclose(self) -> None:
         """Let go of all connections."""
         await self._client.aclose()
@@ -135,6 +146,17 @@ class Http:
         if _is_stream(response):
             for one in httpx2.EventSource(response, _MAX_EVENT):
                 yield _event(one)
+
+    @contextmanager
+    def connect(self, url: str, headers: Mapping[str, str], patience: float) -> Iterator[Duplex]:
+        """Open a WebSocket."""
+        from homing_client._duplex import blocking_open  # noqa: PLC0415 - most programs open none
+
+        try:
+            with blocking_open(self._client, url, headers, patience) as duplex:
+                yield duplex
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise _unreachable(url, error) from error
 
     def close(self) -> None:
         """Let go of all connections."""

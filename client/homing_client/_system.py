@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -71,3 +72,57 @@ def together(works: Sequence[Callable[[], Any]], stop: Callable[[], None]) -> No
 def sleep(seconds: float) -> None:
     """Block this thread."""
     time.sleep(seconds)
+
+
+class AsyncInbox:
+    """A place where others put what one task waits for."""
+
+    def __init__(self) -> None:
+        import asyncio  # noqa: PLC0415 - likewise
+
+        self._items: asyncio.Queue[Any] = asyncio.Queue()
+
+    def put(self, item: object) -> None:
+        """Put something in."""
+        self._items.put_nowait(item)
+
+    async def get(self, seconds: float) -> Any:  # noqa: ANN401 - whatever was put in
+        """Take out the first thing; None when there is none for so long."""
+        import asyncio  # noqa: PLC0415 - likewise
+
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._items.get()
+        except TimeoutError:
+            return None
+
+    def clear(self) -> None:
+        """Forget what is in it."""
+        while not self._items.empty():
+            self._items.get_nowait()
+
+
+class Inbox:
+    """As AsyncInbox, for threads."""
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def put(self, item: object) -> None:
+        """Put something in."""
+        self._items.put(item)
+
+    def get(self, seconds: float) -> Any:  # noqa: ANN401 - whatever was put in
+        """Take out the first thing; None when there is none for so long."""
+        try:
+            return self._items.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def clear(self) -> None:
+        """Forget what is in it."""
+        try:
+            while True:
+                self._items.get_nowait()
+        except queue.Empty:
+            return

@@ -6,13 +6,14 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 from urllib.parse import quote, urlencode
 
 from homing_client._errors import UnexpectedAnswerError
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+PROBLEM: Final = "application/problem+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +134,53 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Let go of all connections."""
+
+
+class UpgradeRefusedError(Exception):
+    """A node has answered, and does not go on with another protocol."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(f"HTTP {reply.status}")
+        self.reply = reply
+
+
+class AsyncDuplex(Protocol):
+    """A connection on which both sides say something. Once it has ended, calls raise UnreachableError."""
+
+    async def send(self, text: str) -> None:
+        """Say something."""
+
+    async def receive(self, seconds: float) -> str | None:
+        """Return what the node says next; None when it says nothing for so long."""
+        ...
+
+
+class Duplex(Protocol):
+    """As AsyncDuplex, for callers that block. Several threads may use it."""
+
+    def send(self, text: str) -> None:
+        """Say something."""
+
+    def receive(self, seconds: float) -> str | None:
+        """Return what the node says next; None when it says nothing for so long."""
+        ...
+
+
+@runtime_checkable
+class AsyncDuplexTransport(Protocol):
+    """An AsyncTransport that can do so as well. Others do without."""
+
+    def connect(
+        self, url: str, headers: Mapping[str, str], patience: float
+    ) -> AbstractAsyncContextManager[AsyncDuplex]:
+        """Open a connection; UpgradeRefusedError."""
+        ...
+
+
+@runtime_checkable
+class DuplexTransport(Protocol):
+    """As AsyncDuplexTransport, for callers that block."""
+
+    def connect(self, url: str, headers: Mapping[str, str], patience: float) -> AbstractContextManager[Duplex]:
+        """Open a connection; UpgradeRefusedError."""
+        ...

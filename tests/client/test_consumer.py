@@ -179,3 +179,55 @@ async def test_a_queue_that_is_not_there_ends_all_and_is_told(nodes: Nodes) -> N
 )
 def test_filters_fit_as_mqtt_says(topic_filter: str, topic: str, is_one: bool) -> None:  # noqa: FBT001 - a column
     assert fits(topic_filter, topic) == is_one
+
+
+async def test_nodes_push_over_one_connection_and_are_asked_where_they_offer_none(twin: Twin) -> None:
+    for most in (10, 1):
+        async with AsyncExitStack() as stack:
+            rig = await stack.enter_async_context(running(events={"url": "memory://"}, api={"max_streams": most}))
+            served = await stack.enter_async_context(serving(rig))
+            if most == 1:
+                rig.application.streams.admit(None)  # no place is left
+            homing = twin(f"http://127.0.0.1:{served.port}")
+            stack.push_async_callback(close, homing)
+
+            async def is_open(rig: Rig = rig) -> bool:
+                return (await rig.http.put("/v1/queues/alarms", json=BODY)).is_success
+
+            await eventually(is_open)
+            callbacks, consumer = Callbacks(homing), homing.consumer(parallel=4, consumer="c")
+            consumer.on("alarms")(callbacks.named("all"))
+            running_ = asyncio.create_task(done(consumer.run))
+            await say(rig, "site/a/fire", *range(20))
+
+            async def all_done(rig: Rig = rig) -> bool:
+                return (await counts(rig))["done"] == 20
+
+            await eventually(all_done)
+            assert rig.counters["websocket.opened"] == (most > 1)
+            consumer.stop()
+            await running_
+        assert sorted(one for _, one in callbacks.heard) == list(range(20))
+
+
+async def test_a_connection_that_breaks_is_made_again_and_what_it_had_is_handled(nodes: Nodes) -> None:
+    rig, homing = await nodes()
+    callbacks, consumer = Callbacks(homing), homing.consumer()
+    consumer.on("alarms")(callbacks.named("all"))
+    running_ = asyncio.create_task(done(consumer.run))
+
+    async def is_connected(times: int) -> bool:
+        return rig.counters["websocket.opened"] == times and len(rig.application.streams) == 1
+
+    await eventually(lambda: is_connected(1))
+    rig.application.connections.dismiss()
+    await eventually(lambda: is_connected(2))
+    await say(rig, "site/a/fire", 1)
+
+    async def is_done() -> bool:
+        return (await counts(rig))["done"] == 1
+
+    await eventually(is_done)
+    consumer.stop()
+    await running_
+    assert callbacks.heard == [("all", 1)]

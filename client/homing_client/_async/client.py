@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from homing_client._async.consumer import AsyncConsumer
     from homing_client._async.events import AsyncEvents
     from homing_client._async.exchanges import AsyncExchanges
+    from homing_client._async.link import AsyncLink
     from homing_client._async.queues import AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
 
@@ -105,6 +106,12 @@ class AsyncHoming:
         from homing_client._async.consumer import AsyncConsumer  # noqa: PLC0415 - likewise
 
         return AsyncConsumer([self, *also], parallel, consumer)
+
+    def link(self, queues: Sequence[str], workers: int, consumer: str) -> AsyncLink:
+        """The way of a consumer to this cluster; `consumer` is what programs use."""
+        from homing_client._async.link import AsyncLink  # noqa: PLC0415 - likewise
+
+        return AsyncLink(self, self._session, queues, workers, consumer)
 
     @cached_property
     def webhooks(self) -> AsyncWebhooks:

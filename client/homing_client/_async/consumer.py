@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from homing_client._async.link import AGAIN_SECONDS, AsyncLink
 from homing_client._async.queues import AsyncMessage
 from homing_client._errors import LimitError, UnavailableError, UnreachableError
 from homing_client._system import async_sleep, async_together
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from homing_client._async.client import AsyncHoming
 
 Callback = TypeVar("Callback", bound=Callable[[AsyncMessage], Any])
-WAIT: Final = "2s"
-"""How long one call waits for an event, so that `stop` is heard."""
-AGAIN_SECONDS: Final = 1.0
-"""How long a cluster that is away is left alone."""
 
 _log = logging.getLogger("homing_client")
 
@@ -26,7 +23,8 @@ _log = logging.getLogger("homing_client")
 class AsyncConsumer:
     """Calls back for each event of its queues. `AsyncHoming.consumer()`.
 
-    An event is done when its callback returns, and tried again when the callback raises an exception.
+    An event is done when its callback returns, and tried again when the callback raises an exception. Nodes push what
+    there is over one connection for each cluster; where one offers none, it is asked over HTTP.
     """
 
     def __init__(self, clusters: Sequence[AsyncHoming], parallel: int, consumer: str) -> None:
@@ -55,32 +53,46 @@ class AsyncConsumer:
         Everything else that goes wrong with a call, such as a queue that is not there, ends all and is raised.
         """
         self._stopping = False
-        works = [
-            self._work(homing, queue)
-            for homing in self._clusters
-            for queue in self._callbacks
-            for _ in range(self._parallel)
-        ]
+        works: list[Callable[[], Any]] = []
+        for homing in self._clusters:
+            link = homing.link(tuple(self._callbacks), self._parallel, self._consumer)
+            at_work = {(queue, place) for queue in self._callbacks for place in range(self._parallel)}
+            works += [self._work(link, one, at_work) for one in tuple(at_work)]
+            works.append(self._keep(link, at_work))
         await async_together(works, self.stop)
 
     def stop(self) -> None:
         """Let `run` return when the callbacks that run now have returned. May be called in a signal handler."""
         self._stopping = True
 
-    def _work(self, homing: AsyncHoming, queue: str) -> Callable[[], Any]:
-        async def work() -> None:
+    def _keep(self, link: AsyncLink, at_work: set[tuple[str, int]]) -> Callable[[], Any]:
+        """Keep the way to a cluster until nobody works any more."""
+
+        async def keep() -> None:
             try:
-                while not self._stopping:
-                    await self._one(homing, queue)
+                await link.run(lambda: self._stopping and not at_work)
             except BaseException:
                 self.stop()
                 raise
 
+        return keep
+
+    def _work(self, link: AsyncLink, place: tuple[str, int], at_work: set[tuple[str, int]]) -> Callable[[], Any]:
+        async def work() -> None:
+            try:
+                while not self._stopping:
+                    await self._one(link, place[0])
+            except BaseException:
+                self.stop()
+                raise
+            finally:
+                at_work.discard(place)
+
         return work
 
-    async def _one(self, homing: AsyncHoming, queue: str) -> None:
+    async def _one(self, link: AsyncLink, queue: str) -> None:
         try:
-            taken = await homing.queue(queue).take(1, wait=WAIT, consumer=self._consumer)
+            taken = await link.take(queue)
         except (LimitError, UnavailableError, UnreachableError):
             await async_sleep(AGAIN_SECONDS)
             return

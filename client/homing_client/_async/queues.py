@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -24,6 +24,8 @@ from homing_client._operations import (
 from homing_client._wire import Request
 
 _ONE: Final = "/v1/queues/{name}"
+AsyncSettle = Callable[[str, Mapping[str, Any]], Any]
+"""Settles events of a queue."""
 POLL: Final = timedelta(seconds=20)
 """How long one call waits for events. A connection that died unnoticed is noticed after that."""
 
@@ -34,9 +36,11 @@ class AsyncMessage:
     As a context manager it is done when the block ends, and tried again when the block raises an exception.
     """
 
-    def __init__(self, session: AsyncSession, queue: str, told: JsonObject) -> None:
+    def __init__(self, session: AsyncSession, queue: str, told: JsonObject, settle: AsyncSettle | None = None) -> None:
+        """`settle` says it elsewhere than in a call of its own."""
         self._session = session
         self._queue = queue
+        self._said = settle
         self._settled = False
         self.loan: Final = str(told["loan"])
         self.delivery: Final = int(told["delivery"])
@@ -63,8 +67,7 @@ class AsyncMessage:
 
     async def extend(self, by: timedelta | str) -> bool:
         """Take more time, from now on: all events of the same loan have it."""
-        said = {"extend": [{"loan": self.loan, "by": duration(by)}]}
-        return bool((await _settled(self._session, self._queue, said))["settled"])
+        return await self._say({"extend": [{"loan": self.loan, "by": duration(by)}]})
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,7 +86,12 @@ class AsyncMessage:
 
     async def _settle(self, said: Mapping[str, Any]) -> bool:
         self._settled = True
-        return bool((await _settled(self._session, self._queue, said))["settled"])
+        return await self._say(said)
+
+    async def _say(self, said: Mapping[str, Any]) -> bool:
+        if self._said is not None:
+            return bool((await self._said(self._queue, said))["settled"])
+        return bool((await settled(self._session, self._queue, said))["settled"])
 
 
 class AsyncQueue:
@@ -121,7 +129,7 @@ class AsyncQueue:
                     yield waiting.pop(0)
         finally:
             if waiting:
-                await _settled(self._session, self.name, {"release": [one.loan for one in waiting]})
+                await settled(self._session, self.name, {"release": [one.loan for one in waiting]})
 
 
 class AsyncQueues:
@@ -161,7 +169,7 @@ class AsyncQueues:
 
     async def settle(self, queue: str, settlement: Mapping[str, Any]) -> JsonObject:
         """Settle events that were taken: `done`, `retry`, `dead`, `release` and `extend`, as the API has them."""
-        return await _settled(self._session, queue, settlement)
+        return await settled(self._session, queue, settlement)
 
     async def rewind(self, queue: str, *, to: str) -> None:
         """Deliver events again from an instant on: how long ago, such as -10m, an instant, or now."""
@@ -204,7 +212,7 @@ class AsyncQueues:
         nothing_of(await self._session.exchange(asked))
 
 
-async def _settled(session: AsyncSession, queue: str, said: Mapping[str, Any]) -> JsonObject:
-    """Sent again where its answer was lost: then what was settled is told as over."""
+async def settled(session: AsyncSession, queue: str, said: Mapping[str, Any]) -> JsonObject:
+    """Settle in a call; it is sent again where its answer was lost: then what was settled is told as over."""
     asked = Request("POST", _ONE + "/settle", path={"name": queue}, body=dict(said))
     return body_of(await session.exchange(asked))

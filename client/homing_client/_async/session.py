@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from homing_client import _system
 from homing_client._errors import UnreachableError
 from homing_client._operations import body_of, problem_of
 from homing_client._retry import Attempts, Budget, Retry
-from homing_client._wire import EVENTS, JSON, AsyncTransport, Reply, Request, ServerEvent
+from homing_client._wire import (
+    EVENTS,
+    JSON,
+    AsyncDuplex,
+    AsyncDuplexTransport,
+    AsyncTransport,
+    Reply,
+    Request,
+    ServerEvent,
+    UpgradeRefusedError,
+)
 
 STREAM_PATIENCE: Final = 45.0
 """Seconds without a byte after which a stream is taken for dead: nodes write every 15."""
@@ -140,6 +151,24 @@ class AsyncSession:
                 raise failure if isinstance(failure, UnreachableError) else problem_of(failure)
             self._leave(at)
             await _system.async_sleep(max(wait, pause))
+
+    @asynccontextmanager
+    async def connect(self, path: str) -> AsyncIterator[AsyncDuplex]:
+        """A connection on which both sides say something, tried once; UnreachableError, UpgradeRefusedError.
+
+        It is refused as well where what carries the requests knows none.
+        """
+        if not isinstance(self._transport, AsyncDuplexTransport):
+            raise UpgradeRefusedError(Reply(426, {}, b""))
+        at, request = self._at, Request("GET", path)
+        try:
+            async with self._transport.connect(
+                self.url + request.target, self.headers_of(request), self._patience
+            ) as duplex:
+                yield duplex
+        except UnreachableError:
+            self._leave(at)
+            raise
 
     def _attempts(self, request: Request) -> Attempts:
         others = len(self._urls) - 1

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from homing_client._sync.consumer import Consumer
     from homing_client._sync.events import Events
     from homing_client._sync.exchanges import Exchanges
+    from homing_client._sync.link import Link
     from homing_client._sync.queues import Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
@@ -106,6 +107,12 @@ class Homing:
         from homing_client._sync.consumer import Consumer  # noqa: PLC0415 - likewise
 
         return Consumer([self, *also], parallel, consumer)
+
+    def link(self, queues: Sequence[str], workers: int, consumer: str) -> Link:
+        """The way of a consumer to this cluster; `consumer` is what programs use."""
+        from homing_client._sync.link import Link  # noqa: PLC0415 - likewise
+
+        return Link(self, self._session, queues, workers, consumer)
 
     @cached_property
     def webhooks(self) -> Webhooks:

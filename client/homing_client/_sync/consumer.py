@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from homing_client._errors import LimitError, UnavailableError, UnreachableError
+from homing_client._sync.link import AGAIN_SECONDS, Link
 from homing_client._sync.queues import Message
 from homing_client._system import sleep, together
 from homing_client._topics import fits
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from homing_client._sync.client import Homing
 
 Callback = TypeVar("Callback", bound=Callable[[Message], Any])
-WAIT: Final = "2s"
-"""How long one call waits for an event, so that `stop` is heard."""
-AGAIN_SECONDS: Final = 1.0
-"""How long a cluster that is away is left alone."""
 
 _log = logging.getLogger("homing_client")
 
@@ -27,7 +24,8 @@ _log = logging.getLogger("homing_client")
 class Consumer:
     """Calls back for each event of its queues. `Homing.consumer()`.
 
-    An event is done when its callback returns, and tried again when the callback raises an exception.
+    An event is done when its callback returns, and tried again when the callback raises an exception. Nodes push what
+    there is over one connection for each cluster; where one offers none, it is asked over HTTP.
     """
 
     def __init__(self, clusters: Sequence[Homing], parallel: int, consumer: str) -> None:
@@ -56,32 +54,46 @@ class Consumer:
         Everything else that goes wrong with a call, such as a queue that is not there, ends all and is raised.
         """
         self._stopping = False
-        works = [
-            self._work(homing, queue)
-            for homing in self._clusters
-            for queue in self._callbacks
-            for _ in range(self._parallel)
-        ]
+        works: list[Callable[[], Any]] = []
+        for homing in self._clusters:
+            link = homing.link(tuple(self._callbacks), self._parallel, self._consumer)
+            at_work = {(queue, place) for queue in self._callbacks for place in range(self._parallel)}
+            works += [self._work(link, one, at_work) for one in tuple(at_work)]
+            works.append(self._keep(link, at_work))
         together(works, self.stop)
 
     def stop(self) -> None:
         """Let `run` return when the callbacks that run now have returned. May be called in a signal handler."""
         self._stopping = True
 
-    def _work(self, homing: Homing, queue: str) -> Callable[[], Any]:
-        def work() -> None:
+    def _keep(self, link: Link, at_work: set[tuple[str, int]]) -> Callable[[], Any]:
+        """Keep the way to a cluster until nobody works any more."""
+
+        def keep() -> None:
             try:
-                while not self._stopping:
-                    self._one(homing, queue)
+                link.run(lambda: self._stopping and not at_work)
             except BaseException:
                 self.stop()
                 raise
 
+        return keep
+
+    def _work(self, link: Link, place: tuple[str, int], at_work: set[tuple[str, int]]) -> Callable[[], Any]:
+        def work() -> None:
+            try:
+                while not self._stopping:
+                    self._one(link, place[0])
+            except BaseException:
+                self.stop()
+                raise
+            finally:
+                at_work.discard(place)
+
         return work
 
-    def _one(self, homing: Homing, queue: str) -> None:
+    def _one(self, link: Link, queue: str) -> None:
         try:
-            taken = homing.queue(queue).take(1, wait=WAIT, consumer=self._consumer)
+            taken = link.take(queue)
         except (LimitError, UnavailableError, UnreachableError):
             sleep(AGAIN_SECONDS)
             return

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -25,6 +25,8 @@ from homing_client._sync.session import Session
 from homing_client._wire import Request
 
 _ONE: Final = "/v1/queues/{name}"
+Settle = Callable[[str, Mapping[str, Any]], Any]
+"""Settles events of a queue."""
 POLL: Final = timedelta(seconds=20)
 """How long one call waits for events. A connection that died unnoticed is noticed after that."""
 
@@ -35,9 +37,11 @@ class Message:
     As a context manager it is done when the block ends, and tried again when the block raises an exception.
     """
 
-    def __init__(self, session: Session, queue: str, told: JsonObject) -> None:
+    def __init__(self, session: Session, queue: str, told: JsonObject, settle: Settle | None = None) -> None:
+        """`settle` says it elsewhere than in a call of its own."""
         self._session = session
         self._queue = queue
+        self._said = settle
         self._settled = False
         self.loan: Final = str(told["loan"])
         self.delivery: Final = int(told["delivery"])
@@ -64,8 +68,7 @@ class Message:
 
     def extend(self, by: timedelta | str) -> bool:
         """Take more time, from now on: all events of the same loan have it."""
-        said = {"extend": [{"loan": self.loan, "by": duration(by)}]}
-        return bool((_settled(self._session, self._queue, said))["settled"])
+        return self._say({"extend": [{"loan": self.loan, "by": duration(by)}]})
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +87,12 @@ class Message:
 
     def _settle(self, said: Mapping[str, Any]) -> bool:
         self._settled = True
-        return bool((_settled(self._session, self._queue, said))["settled"])
+        return self._say(said)
+
+    def _say(self, said: Mapping[str, Any]) -> bool:
+        if self._said is not None:
+            return bool((self._said(self._queue, said))["settled"])
+        return bool((settled(self._session, self._queue, said))["settled"])
 
 
 class Queue:
@@ -122,7 +130,7 @@ class Queue:
                     yield waiting.pop(0)
         finally:
             if waiting:
-                _settled(self._session, self.name, {"release": [one.loan for one in waiting]})
+                settled(self._session, self.name, {"release": [one.loan for one in waiting]})
 
 
 class Queues:
@@ -158,7 +166,7 @@ class Queues:
 
     def settle(self, queue: str, settlement: Mapping[str, Any]) -> JsonObject:
         """Settle events that were taken: `done`, `retry`, `dead`, `release` and `extend`, as the API has them."""
-        return _settled(self._session, queue, settlement)
+        return settled(self._session, queue, settlement)
 
     def rewind(self, queue: str, *, to: str) -> None:
         """Deliver events again from an instant on: how long ago, such as -10m, an instant, or now."""
@@ -199,7 +207,7 @@ class Queues:
         nothing_of(self._session.exchange(asked))
 
 
-def _settled(session: Session, queue: str, said: Mapping[str, Any]) -> JsonObject:
-    """Sent again where its answer was lost: then what was settled is told as over."""
+def settled(session: Session, queue: str, said: Mapping[str, Any]) -> JsonObject:
+    """Settle in a call; it is sent again where its answer was lost: then what was settled is told as over."""
     asked = Request("POST", _ONE + "/settle", path={"name": queue}, body=dict(said))
     return body_of(session.exchange(asked))

@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from homing_client import _system
 from homing_client._errors import UnreachableError
 from homing_client._operations import body_of, problem_of
 from homing_client._retry import Attempts, Budget, Retry
-from homing_client._wire import EVENTS, JSON, Reply, Request, ServerEvent, Transport
+from homing_client._wire import (
+    EVENTS,
+    JSON,
+    Duplex,
+    DuplexTransport,
+    Reply,
+    Request,
+    ServerEvent,
+    Transport,
+    UpgradeRefusedError,
+)
 
 STREAM_PATIENCE: Final = 45.0
 """Seconds without a byte after which a stream is taken for dead: nodes write every 15."""
@@ -141,6 +152,22 @@ class Session:
                 raise failure if isinstance(failure, UnreachableError) else problem_of(failure)
             self._leave(at)
             _system.sleep(max(wait, pause))
+
+    @contextmanager
+    def connect(self, path: str) -> Iterator[Duplex]:
+        """A connection on which both sides say something, tried once; UnreachableError, UpgradeRefusedError.
+
+        It is refused as well where what carries the requests knows none.
+        """
+        if not isinstance(self._transport, DuplexTransport):
+            raise UpgradeRefusedError(Reply(426, {}, b""))
+        at, request = self._at, Request("GET", path)
+        try:
+            with self._transport.connect(self.url + request.target, self.headers_of(request), self._patience) as duplex:
+                yield duplex
+        except UnreachableError:
+            self._leave(at)
+            raise
 
     def _attempts(self, request: Request) -> Attempts:
         others = len(self._urls) - 1
