@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 
+from app.broker.certificate import ServerCertificate
 from app.broker.keeper import SessionKeeper
-from app.broker.listener import BrokerListener
+from app.broker.listener import BrokerListener, BrokerSocket
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.journal import BrokerJournal
@@ -27,6 +28,8 @@ class RunningBroker:
     broker: Broker
     port: int
     counters: Counter[str]
+    tls_port: int
+    """The same as `port` if there is no certificate."""
 
     @property
     def url(self) -> str:
@@ -36,9 +39,15 @@ class RunningBroker:
 
 @asynccontextmanager
 async def running_broker(
-    bounds: BrokerBounds | None = None, store: SessionStore | None = None, door: Door | None = None
+    bounds: BrokerBounds | None = None,
+    store: SessionStore | None = None,
+    door: Door | None = None,
+    certificate: ServerCertificate | None = None,
 ) -> AsyncIterator[RunningBroker]:
-    """Inside the block; afterwards all connections are closed. `store` keeps what it keeps."""
+    """Inside the block; afterwards all connections are closed. `store` keeps what it keeps.
+
+    With a `certificate`, it listens with TLS on a second port.
+    """
     counters: Counter[str] = Counter()
     numbers = count(1)
     broker = Broker(
@@ -51,10 +60,14 @@ async def running_broker(
     )
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    serving = BrokerListener(broker, listener, None if store is None else SessionKeeper(broker, store))
+    sockets = [BrokerSocket(listener)]
+    if certificate is not None:
+        sockets.append(BrokerSocket(listen("127.0.0.1", 0), certificate))
+    tls_port = sockets[-1].listener.getsockname()[1]
+    serving = BrokerListener(broker, sockets, None if store is None else SessionKeeper(broker, store))
     task = asyncio.create_task(serving.run())
     try:
-        yield RunningBroker(broker, port, counters)
+        yield RunningBroker(broker, port, counters, tls_port)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

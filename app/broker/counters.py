@@ -34,5 +34,6 @@ COUNTERS: Final = CounterTable(
         *("broker.refused.keep_alive_timeout", "broker.refused.malformed_packet", "broker.refused.no_connect"),
         *("broker.refused.bad_user_name_or_password", "broker.refused.not_authorized"),
         *("broker.refused.not_read", "broker.refused.protocol_error", "broker.refused.server_busy"),
+        "broker.refused.tls_handshake",
     ),
 )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 import structlog
 
+from app.broker.certificate import ServerCertificate
+from app.broker.handshake import TlsDoorway
 from app.broker.keeper import SessionKeeper
 from app.core.broker.broker import Broker
 from app.core.broker.codes import PacketError
@@ -25,40 +29,72 @@ LINGER_SECONDS: Final = 5.0
 TICK_SECONDS: Final = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerSocket:
+    """A socket that listens; with a `certificate`, its clients speak TLS."""
+
+    listener: socket.socket
+    certificate: ServerCertificate | None = None
+
+
 class BrokerListener:
     """Listens from the start; whoever connects is served once `run` has begun. `keeper` writes what is kept."""
 
-    def __init__(self, broker: Broker, listener: socket.socket, keeper: SessionKeeper | None = None) -> None:
+    def __init__(self, broker: Broker, sockets: Sequence[BrokerSocket], keeper: SessionKeeper | None = None) -> None:
         self._broker = broker
         self._keeper = keeper
-        self._listener = listener
-        self._server: asyncio.Server | None = None
+        self._sockets = sockets
+        self._servers: list[asyncio.Server] = []
+        self._accepting: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """Serve until `close`; the work that is due by time ends with this task."""
         if self._keeper is not None:
             await self._keeper.start()
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _ClientSocket(self._broker, self._keeper), sock=self._listener, backlog=BACKLOG
-        )
-        host, port = self._listener.getsockname()[:2]
-        structlog.get_logger().info("broker_listens", address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        for one in self._sockets:
+            await self._serve(one)
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            for task in self._accepting:
+                if task.done():
+                    task.result()  # never: it only ends by a mistake
             self._broker.tick()
+            await self._refresh()
             if self._keeper is not None:
                 self._keeper.check()
 
     async def close(self) -> None:
         """Take no more connections, and end those that there are. What is kept is on the disk then."""
-        if self._server is not None:
-            self._server.close()
-        self._listener.close()
+        for server in self._servers:
+            server.close()
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for one in self._sockets:
+            one.listener.close()
         self._broker.stop()
         if self._keeper is not None:
             await self._keeper.close()
         await asyncio.sleep(0)  # so that what was said leaves
+
+    async def _serve(self, one: BrokerSocket) -> None:
+        loop = asyncio.get_running_loop()
+        if one.certificate is None:
+            self._servers.append(await loop.create_server(self._client, sock=one.listener, backlog=BACKLOG))
+        else:
+            doorway = TlsDoorway(self._broker, one.listener, one.certificate, self._client)
+            self._accepting.append(loop.create_task(doorway.run(), name="broker doorway"))
+        host, port = one.listener.getsockname()[:2]
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        structlog.get_logger().info("broker_listens", address=address, tls=one.certificate is not None)
+
+    async def _refresh(self) -> None:
+        for one in self._sockets:
+            if one.certificate is not None:
+                await asyncio.to_thread(one.certificate.refresh)
+
+    def _client(self) -> asyncio.Protocol:
+        return _ClientSocket(self._broker, self._keeper)
 
 
 class _ClientSocket(asyncio.Protocol):
@@ -77,10 +113,10 @@ class _ClientSocket(asyncio.Protocol):
         stream.set_write_buffer_limits(high=UNSENT_BYTES)
         if self._keeper is None:
             self._connection = self._broker.open(self)
-            return
-        link = self._keeper.link(self)
-        self._connection = self._broker.open(link)
-        link.drained = self._connection.drained
+        else:
+            link = self._keeper.link(self)
+            self._connection = self._broker.open(link)
+            link.drained = self._connection.drained
 
     def data_received(self, data: bytes) -> None:
         connection = self._connection

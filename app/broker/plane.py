@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import structlog
 from pydantic import SecretStr
 
 from app.access.plane import AccessPlane
+from app.broker.certificate import ServerCertificate
 from app.broker.door import AccessDoor
 from app.broker.keeper import SessionKeeper
-from app.broker.listener import BrokerListener
+from app.broker.listener import BrokerListener, BrokerSocket
 from app.broker.topics import DeviceTopics
-from app.core.addresses import is_loopback, split_address
+from app.core.addresses import MQTT_PORTS, is_loopback, split_address
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.journal import BrokerJournal
+from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.kernel import Kernel
 from app.plane import Plane
@@ -24,8 +28,7 @@ from app.runtime.sockets import listen
 from app.runtime.telemetry import Fill
 from app.settings import Settings
 
-MQTT_PORT = 1883
-OWN_USER = "homing-node"
+OWN_USER: Final = "homing-node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +42,7 @@ class BrokerPlane:
 def with_own_login(settings: Settings, secret: str) -> Settings:
     """The settings of a node that logs in at its own broker; unless they have a login already, `secret` is new."""
     mqtt = settings.mqtt
-    if not (settings.broker.url and settings.access.url) or mqtt.password.get_secret_value():
+    if not (settings.broker.listens and settings.access.url) or mqtt.password.get_secret_value():
         return settings
     login = {"username": OWN_USER, "password": SecretStr(secret)}
     return settings.model_copy(update={"mqtt": mqtt.model_copy(update=login)})
@@ -51,18 +54,9 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
     With `access`, clients log in by their keys; without, everybody on this machine may come.
     """
     settings = kernel.settings
-    if not settings.broker.url:
+    if not settings.broker.listens:
         return None
-    parts = split_address(settings.broker.url)
-    listener = listen(parts.hostname or "", parts.port or MQTT_PORT, "HOMING_BROKER_URL")
-    address = listener.getsockname()[0]
-    if access is None and not settings.access.open and not is_loopback(address):
-        listener.close()
-        raise ConfigurationError(
-            f"HOMING_BROKER_URL: {address} can be reached from outside, and this broker does not authenticate its "
-            "clients. Listen on 127.0.0.1, or set HOMING_ACCESS_URL to ask them for keys, or set "
-            "HOMING_ACCESS_OPEN=true to let everybody in"
-        )
+    sockets = _listen(settings, kernel.clock, strangers=access is not None or settings.access.open)
     bounds = BrokerBounds(connections=settings.broker.max_connections)
     broker = Broker(
         clock=kernel.clock,
@@ -74,7 +68,7 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
     )
     kernel.access_changed.add(broker.recheck)
     keeper = None if kernel.adapters.sessions is None else SessionKeeper(broker, kernel.adapters.sessions)
-    serving = BrokerListener(broker, listener, keeper)
+    serving = BrokerListener(broker, sockets, keeper)
     return BrokerPlane(
         broker=broker,
         plane=Plane(
@@ -84,12 +78,47 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
                     "broker",
                     run=serving.run,
                     close=serving.close,
-                    check=None if keeper is None else lambda: keeper.health,
+                    check=lambda: _health(keeper, sockets),
                     fills=lambda: _fills(broker),
                 )
             ],
         ),
     )
+
+
+def _listen(settings: Settings, clock: Clock, *, strangers: bool) -> list[BrokerSocket]:
+    """The sockets of the broker; ConfigurationError. With `strangers`, others than this machine may connect."""
+    broker, sockets = settings.broker, []
+    certificate = None
+    if broker.cert_file is not None and broker.key_file is not None:
+        certificate = ServerCertificate(broker.cert_file, broker.key_file, clock)
+    for variable, url in (("HOMING_BROKER_URL", broker.url), ("HOMING_BROKER_TLS_URL", broker.tls_url)):
+        if not url:
+            continue
+        parts = split_address(url)
+        listener = listen(parts.hostname or "", parts.port or MQTT_PORTS[parts.scheme], variable)
+        tls = parts.scheme == "mqtts"
+        sockets.append(BrokerSocket(listener, certificate if tls else None))
+        address = listener.getsockname()[0]
+        if is_loopback(address):
+            continue
+        if not strangers:
+            for one in sockets:
+                one.listener.close()
+            raise ConfigurationError(
+                f"{variable}: {address} can be reached from outside, and this broker does not authenticate its "
+                "clients. Listen on 127.0.0.1, or set HOMING_ACCESS_URL to ask them for keys, or set "
+                "HOMING_ACCESS_OPEN=true to let everybody in"
+            )
+        if settings.access.url and not tls:
+            structlog.get_logger().warning("broker_unencrypted", address=address)
+    return sockets
+
+
+def _health(keeper: SessionKeeper | None, sockets: Sequence[BrokerSocket]) -> str:
+    said = [] if keeper is None else [keeper.health]
+    said += [one.certificate.health for one in sockets if one.certificate is not None]
+    return next((one for one in said if one != "ok"), "ok")
 
 
 def _door(kernel: Kernel, access: AccessPlane) -> AccessDoor:
@@ -101,7 +130,7 @@ def _door(kernel: Kernel, access: AccessPlane) -> AccessDoor:
 def _fills(broker: Broker) -> Mapping[str, Fill]:
     bounds = broker.bounds
     return {
-        "broker_connections": Fill(len(broker.connections), bounds.connections),
+        "broker_connections": Fill(broker.taken, bounds.connections),
         "broker_retained": Fill(len(broker.retained), bounds.retained),
         "broker_sessions": Fill(len(broker.sessions), bounds.sessions),
         "broker_waiting_bytes": Fill(broker.waiting_bytes, bounds.waiting_bytes),

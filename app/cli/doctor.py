@@ -57,6 +57,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis(CheckLevel.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
     yield from _look_at_events(settings)
     yield from _look_at_profiles(settings)
+    yield from _look_at_own_broker(settings)
     try:
         seen = probe(mqtt_options(settings, "homing-doctor"), clock, run_id, _needs(settings, run_id))
         yield from about_broker(seen, settings.mqtt.version, alone=not kind_of(settings.store.url).shared)
@@ -71,6 +72,23 @@ def _look_at_store_of_one(settings: Settings) -> Diagnosis:
     from app.store.engine import inspect_folder
 
     return about_store_of_one(settings.store.url, inspect_folder(settings.store.url))
+
+
+def _look_at_own_broker(settings: Settings) -> Iterator[Diagnosis]:
+    """The broker of a node with these settings, which need not run."""
+    from app.broker.certificate import ServerCertificate
+    from app.cli.broker_diagnosis import about_own_broker
+    from app.core.errors import ConfigurationError
+    from app.runtime.system import SystemClock
+
+    cert_file, key_file = settings.broker.cert_file, settings.broker.key_file
+    days_left, trouble = None, ""
+    if cert_file is not None and key_file is not None:
+        try:
+            days_left = ServerCertificate(cert_file, key_file, SystemClock()).days_left
+        except ConfigurationError as error:
+            trouble = str(error)
+    return about_own_broker(settings, days_left, trouble)
 
 
 def _look_at_profiles(settings: Settings) -> Iterator[Diagnosis]:

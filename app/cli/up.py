@@ -34,6 +34,17 @@ _Mqtt = Annotated[
 _Api = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="The address of the API. By default, 127.0.0.1:8080.")
 ]
+_Mqtts = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="The address of the MQTT broker with TLS. By default, 127.0.0.1:8883."),
+]
+_TlsCert = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", help="The certificate of the broker in the PEM format, for TLS."),
+]
+_TlsKey = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate in the PEM format.")
+]
 _Profile = Annotated[
     str | None, typer.Option(help="The device profile of commands that name none. By default, homing.")
 ]
@@ -41,7 +52,15 @@ _Open = Annotated[bool, typer.Option("--open", help="Ask nobody for a key; then 
 
 
 def up(
-    *, data: _Data = FOLDER, mqtt: _Mqtt = None, api: _Api = None, profile: _Profile = None, open_: _Open = False
+    *,
+    data: _Data = FOLDER,
+    mqtt: _Mqtt = None,
+    mqtts: _Mqtts = None,
+    tls_cert: _TlsCert = None,
+    tls_key: _TlsKey = None,
+    api: _Api = None,
+    profile: _Profile = None,
+    open_: _Open = False,
 ) -> None:
     """Run everything in one process: a node, an MQTT broker, the store, and the directory of who may do what.
 
@@ -55,7 +74,9 @@ def up(
     from app.settings.one_folder import settings_of_folder
     from app.store.data_folder import DataFolder
 
-    overrides = _overrides(mqtt, api, profile)
+    overrides = _overrides(api, profile)
+    if broker := _broker(mqtt, mqtts, tls_cert, tls_key):
+        overrides["broker"] = broker
     path = data.absolute()
     settings_of_folder(path, authenticate=not open_, **overrides)  # what is wrong with them is said before all else
     folder = DataFolder(path)
@@ -73,11 +94,29 @@ def up(
         folder.release()
 
 
-def _overrides(mqtt: str | None, api: str | None, profile: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {} if profile is None else {"profile": profile}
+def _broker(mqtt: str | None, mqtts: str | None, cert: Path | None, key: Path | None) -> dict[str, Any]:
+    """The settings of the broker that options name; Stop when they do not fit together."""
+    if (cert is None) is not (key is None):
+        raise Stop("--tls-cert and --tls-key belong together: one of them is missing", Exit.USAGE)
+    found: dict[str, Any] = {}
+    if cert is not None and key is not None:
+        found = {"cert_file": cert.absolute(), "key_file": key.absolute()}
     if mqtt is not None:
-        host, port = _address("--mqtt", mqtt, 1883)
-        found["broker"] = {"url": f"mqtt://[{host}]:{port}" if ":" in host else f"mqtt://{host}:{port}"}
+        found["url"] = _broker_url("mqtt", mqtt)
+    if mqtts is not None:
+        found["tls_url"] = _broker_url("mqtts", mqtts)
+    return found
+
+
+def _broker_url(scheme: str, text: str) -> str:
+    from app.core.addresses import MQTT_PORTS
+
+    host, port = _address(f"--{scheme}", text, MQTT_PORTS[scheme])
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _overrides(api: str | None, profile: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {} if profile is None else {"profile": profile}
     if api is not None:
         host, port = _address("--api", api, 8080)
         found["api"] = {"host": host, "port": port}
@@ -126,14 +165,14 @@ def next_steps(settings: Settings, url: str, folder: Path) -> list[str]:
     from app.core.addresses import split_address
     from app.settings.one_folder import ADMIN_KEY
 
-    broker = split_address(settings.mqtt.url)
+    broker, brokers = split_address(settings.mqtt.url), (settings.mqtt.url, settings.broker.tls_url)
     where = f"-h {broker.hostname} -p {broker.port or 1883}"
     key = login = ""
     if settings.access.bootstrap_key_file:
         key = f" HOMING_KEY=$(cat {shlex.quote(str(folder / ADMIN_KEY))})"
         login = f' -u {ADMIN} -P "$HOMING_KEY"'
     return [
-        f"Homing is up: {settings.mqtt.url} and {url}, data in {folder}",
+        f"Homing is up: {', '.join(filter(None, brokers))} and {url}, data in {folder}",
         f"Console   {url}/console/",
         f"Shell     export HOMING_URL={url}{key}",
         "Command   homing send DEVICE METHOD",

@@ -14,6 +14,8 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from app.core.redis_address import REDIS_SCHEMES, check_redis_url
 
+MQTT_PORTS: Final[Mapping[str, int]] = MappingProxyType({"mqtt": 1883, "mqtts": 8883})
+"""The port of an MQTT URL that names none."""
 POSTGRESQL_PARAMETERS: Final = ("host", "sslcert", "sslkey", "sslmode", "sslrootcert", "target_session_attrs")
 """Likewise in the URL of a PostgreSQL: TLS, a socket's folder, and which of several servers will do."""
 
@@ -149,14 +151,15 @@ def _check_postgresql(parts: SplitResult) -> None:
             raise ValueError(f"has {shown} behind its '?', which is not allowed; allowed: {allowed}")
 
 
-def check_broker_url(url: str) -> None:
+def check_broker_url(url: str, scheme: str = "mqtt") -> None:
     """ValueError when it is not an address for the broker of a node to listen on, and nothing else."""
     parts = split_address(url)
-    if parts.scheme != "mqtt":
-        raise ValueError(f"scheme {parts.scheme!a} is unknown; allowed: mqtt://")
+    if parts.scheme != scheme:
+        raise ValueError(f"scheme {parts.scheme!a} is unknown; allowed: {scheme}://")
     more = parts.username is not None or parts.path or parts.query or parts.fragment
     if not parts.hostname or parts.port == 0 or more:
-        raise ValueError("names no address to listen on; allowed: mqtt://address:port, such as mqtt://127.0.0.1:1883")
+        example = f"{scheme}://127.0.0.1:{MQTT_PORTS[scheme]}"
+        raise ValueError(f"names no address to listen on; allowed: {scheme}://address:port, such as {example}")
 
 
 def is_loopback(address: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 from urllib.parse import unquote
 
-from app.core.addresses import split_address
+from app.core.addresses import MQTT_PORTS, split_address
 from app.core.errors import ConfigurationError
 
 MqttVersion = Literal["5", "3.1.1"]
@@ -19,8 +19,6 @@ MAX_SEND_WINDOW: Final = 60_000
 
 SECRET_LENGTH: Final = 32
 """Of the part of a node's client id that nobody can guess: 128 bits in hexadecimal digits."""
-
-_DEFAULT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +73,7 @@ class MqttOptions:
             parts = split_address(url)
         except ValueError as error:
             raise ConfigurationError(f"MQTT URL: {error}") from None
-        if parts.scheme not in _DEFAULT_PORTS:
+        if parts.scheme not in MQTT_PORTS:
             raise ConfigurationError(
                 f"MQTT URL: scheme {parts.scheme!r} is not known, allowed are mqtt://host:port and mqtts://host:port"
             )
@@ -86,7 +84,7 @@ class MqttOptions:
         return cls(
             client_id=client_id,
             host=parts.hostname,
-            port=_DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port,
+            port=MQTT_PORTS[parts.scheme] if parts.port is None else parts.port,
             version=version,
             username=unquote(parts.username) if parts.username else None,
             password=unquote(parts.password) if parts.password else None,

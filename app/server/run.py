@@ -80,7 +80,7 @@ def _limits(settings: Settings) -> Limits:
         per_peer=min(api.max_connections_per_peer, api.max_connections),
         idle=api.keep_alive.total_seconds(),
     )
-    ops = limits.probes + OTHER_FILES + (broker.max_connections if broker.url else 0)
+    ops = limits.probes + OTHER_FILES + (broker.max_connections if broker.listens else 0)
     files = allow_open_files(limits.connections + ops)
     if files >= limits.connections + ops:
         return limits

@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from app.core.addresses import EventsKind, check_broker_url, engine_kind, events_kind
+from app.core.addresses import EventsKind, engine_kind, events_kind
 from app.core.errors import ConfigurationError
 from app.core.identifiers import validate_node_id
 from app.core.redis_address import REDIS_SCHEMES
 from app.core.topics import share
 from app.settings.access import AccessSettings, OidcSettings
+from app.settings.broker import BrokerSettings
 from app.settings.events import EventsSettings
 from app.settings.fields import (
     HOST,
@@ -120,22 +121,6 @@ class MqttSettings(SettingsGroup):
     @classmethod
     def _allowed_group(cls, value: str) -> str:
         or_value_error(lambda group: share(group, "x"), value)
-        return value
-
-
-class BrokerSettings(SettingsGroup):
-    """The MQTT broker in the node, which keeps everything in memory."""
-
-    url: str = ""
-    """The URL that the broker listens on: `mqtt://address:port`. If empty, the node has no broker of its own."""
-    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
-    """The maximum number of connections of MQTT clients, this node's own included."""
-
-    @field_validator("url")
-    @classmethod
-    def _address_alone(cls, value: str) -> str:
-        if value:
-            check_broker_url(value)
         return value
 
 
@@ -318,9 +303,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _broker_of_one(self) -> Self:
-        if self.broker.url and engine_kind(self.store.url).shared:
+        if self.broker.listens and engine_kind(self.store.url).shared:
+            name = "HOMING_BROKER_URL" if self.broker.url else "HOMING_BROKER_TLS_URL"
             raise ValueError(
-                "HOMING_BROKER_URL is the broker of one node, and HOMING_STORE_URL is of a cluster; "
+                f"{name} is the broker of one node, and HOMING_STORE_URL is of a cluster; "
                 "allowed with it: memory://, rocks://"
             )
         return self

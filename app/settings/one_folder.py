@@ -10,7 +10,7 @@ from urllib.parse import quote, urlunsplit
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from app.core.addresses import engine_kind, split_address
+from app.core.addresses import MQTT_PORTS, engine_kind, split_address
 from app.core.errors import ConfigurationError
 from app.settings import Settings, load_settings
 
@@ -20,8 +20,10 @@ DIRECTORY: Final = "access.db"
 ADMIN_KEY: Final = Path("secrets") / "admin.key"
 WEBHOOKS_KEY: Final = Path("secrets") / "webhooks.key"
 BROKER_URL: Final = "mqtt://127.0.0.1:1883"
+BROKER_TLS_URL: Final = "mqtts://127.0.0.1:8883"
+"""If there is a certificate."""
 _EVERY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a name for all addresses, not a bind
-_DEFAULT_PORT: Final = 1883
+_DEFAULT_PORT: Final = MQTT_PORTS["mqtt"]
 
 
 def settings_of_folder(folder: Path, *, authenticate: bool, **overrides: Any) -> Settings:
@@ -74,7 +76,7 @@ def implied(folder: Path, said: Mapping[str, Any], *, authenticate: bool) -> dic
     return {
         "store": {"url": store},
         "events": {"url": store},
-        "broker": {"url": broker},
+        "broker": {"url": broker, **({"tls_url": BROKER_TLS_URL} if _said(said, "broker", "cert_file") else {})},
         "mqtt": {"url": _own_client(broker, _said(said, "mqtt", "url"))},
         "access": _access(folder, said, authenticate=authenticate),
         "webhooks": _webhooks(folder, said),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import aiohttp
 import pytest
 
 from homing_rig.ports import lasting_port
+from tests.certificates import CertificateFiles, make_certificate
 from tests.cluster.harness import Device, Json, NodeProcess, devices
 from tests.waiting import PATIENCE, eventually
 
@@ -29,6 +31,28 @@ class OwnBroker:
     @property
     def node_settings(self) -> dict[str, str]:
         return {"HOMING_BROKER_URL": self.url, "HOMING_MQTT_URL": self.url}
+
+
+@dataclass(frozen=True)
+class TlsBroker:
+    """The address of a node's broker that listens with TLS alone."""
+
+    port: int
+    files: CertificateFiles
+
+    @property
+    def url(self) -> str:
+        return f"mqtts://localhost:{self.port}"
+
+    @property
+    def node_settings(self) -> dict[str, str]:
+        return {
+            "HOMING_BROKER_TLS_URL": f"mqtts://127.0.0.1:{self.port}",
+            "HOMING_BROKER_CERT_FILE": str(self.files.certificate),
+            "HOMING_BROKER_KEY_FILE": str(self.files.key),
+            "HOMING_MQTT_URL": self.url,
+            "HOMING_MQTT_CA_FILE": str(self.files.authority),
+        }
 
 
 def answer(device: Device, command: Json) -> None:
@@ -67,6 +91,30 @@ async def test_commands_and_events_need_no_other_process(tmp_path: Path) -> None
             assert await asyncio.to_thread(node.stop) == 0
 
 
+async def test_a_node_and_its_devices_speak_tls_alone(tmp_path: Path) -> None:
+    """The node trusts the authority of its own broker, and the doctor looks at it like at any other."""
+    files, port = make_certificate(tmp_path), lasting_port()
+    broker = TlsBroker(port, files)
+    with NodeProcess("", None, broker) as node:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * PATIENCE)) as session:
+            async with session.get(f"{node.url}/v1/nodes") as response:
+                counters = (await response.json())["self"]["counters"]
+            assert counters["broker.connected"] >= 1
+        examined = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "app.cli", "doctor"],
+            env=broker.node_settings,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert examined.returncode == 0, examined.stdout
+        assert re.search(r"ok +broker +certificate +expires in 89 days", examined.stdout)
+        assert re.search(r"ok +broker +protocol +MQTT 5", examined.stdout)
+        assert await asyncio.to_thread(node.stop) == 0
+
+
 async def has_come_back(session: aiohttp.ClientSession, node: NodeProcess) -> bool:
     """True if the fleet listens again."""
     async with session.get(f"{node.url}/v1/nodes") as response:
@@ -85,6 +133,18 @@ async def has_come_back(session: aiohttp.ClientSession, node: NodeProcess) -> bo
             "HOMING_BROKER_URL is the broker of one node, and HOMING_STORE_URL is of a cluster",
         ),
         ({"HOMING_BROKER_URL": "mqtts://127.0.0.1"}, "HOMING_BROKER_URL: scheme 'mqtts' is unknown; allowed: mqtt://"),
+        (
+            {
+                "HOMING_BROKER_TLS_URL": "mqtts://127.0.0.1:{port}",
+                "HOMING_BROKER_CERT_FILE": "/nowhere/a.pem",
+                "HOMING_BROKER_KEY_FILE": "/nowhere/a.key",
+            },
+            "HOMING_BROKER_CERT_FILE: /nowhere/a.pem cannot be read: No such file or directory",
+        ),
+        (
+            {"HOMING_BROKER_TLS_URL": "mqtt://127.0.0.1:{port}"},
+            "HOMING_BROKER_TLS_URL: scheme 'mqtt' is unknown; allowed: mqtts://",
+        ),
         ({"HOMING_BROKER_URL": "mqtt://u:p@127.0.0.1"}, "HOMING_BROKER_URL: names no address to listen on"),
         ({"HOMING_BROKER_URL": "mqtt://203.0.113.1:{port}"}, "HOMING_BROKER_URL: cannot listen on 203.0.113.1 port"),
     ],

@@ -59,6 +59,16 @@ def test_the_node_connects_to_an_address_and_not_to_all_of_them(tmp_path: Path, 
     assert settings(tmp_path, broker={"url": listens}).mqtt.url == connects
 
 
+def test_a_certificate_brings_a_second_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"cert_file": tmp_path / "a", "key_file": tmp_path / "b"}
+    assert settings(tmp_path).broker.tls_url == ""
+    found = settings(tmp_path, broker=files)
+    assert (found.broker.url, found.broker.tls_url) == ("mqtt://127.0.0.1:1883", "mqtts://127.0.0.1:8883")
+    assert found.mqtt.url == "mqtt://127.0.0.1:1883", "the node needs no TLS to itself"
+    monkeypatch.setenv("HOMING_BROKER_TLS_URL", "mqtts://127.0.0.1:9883")
+    assert settings(tmp_path, broker=files).broker.tls_url == "mqtts://127.0.0.1:9883"
+
+
 def test_nobody_is_asked_for_a_key_where_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(tmp_path, authenticate=False).access.url == ""
     monkeypatch.setenv("HOMING_ACCESS_OPEN", "true")

@@ -46,11 +46,18 @@ class Broker:
         self.subscriptions: Final = SubscriptionTable(self._best)
         self.sessions: Final[dict[str, ClientSession]] = {}
         self.connections: Final[set[BrokerConnection]] = set()
+        self.arriving = 0
+        """Connections that the broker will open if their handshake succeeds."""
         self.unavailable = False
         """True while no CONNECT is accepted, as what is kept cannot be written."""
         self._clock: Final = clock
         self._room = WaitingRoom(bounds.waiting_bytes)
         self._stopping = False
+
+    @property
+    def taken(self) -> int:
+        """Connections that count against their bound."""
+        return len(self.connections) + self.arriving
 
     @property
     def waiting_bytes(self) -> int:

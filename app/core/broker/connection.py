@@ -180,7 +180,7 @@ class BrokerConnection:
         self.version = packet.version
         if broker.unavailable:
             raise PacketError(ReasonCode.SERVER_UNAVAILABLE, "what the broker keeps cannot be written now")
-        if len(broker.connections) > bounds.connections:
+        if broker.taken > bounds.connections:
             raise PacketError(ReasonCode.SERVER_BUSY, "the broker has as many connections as it may have")
         self._largest = said.number(Property.MAXIMUM_PACKET_SIZE)
         client_id = packet.client_id

@@ -1,0 +1,55 @@
+"""The settings of the MQTT broker in a node."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from app.core.addresses import check_broker_url
+from app.settings.fields import OptionalFile, SettingsGroup
+
+
+class BrokerSettings(SettingsGroup):
+    """The MQTT broker in the node, whose sessions are kept where the store is."""
+
+    url: str = ""
+    """The URL that the broker listens on without encryption: `mqtt://address:port`."""
+    tls_url: str = ""
+    """The URL that the broker listens on with TLS: `mqtts://address:port`. Without a URL there is no broker."""
+    cert_file: OptionalFile = None
+    """A PEM file of the broker's certificate, followed by those that lead to its authority."""
+    key_file: OptionalFile = None
+    """A PEM file of the key of that certificate, without a password."""
+    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
+    """The maximum number of connections of MQTT clients, this node's own included."""
+
+    @property
+    def listens(self) -> bool:
+        """True if the node has a broker of its own."""
+        return bool(self.url or self.tls_url)
+
+    @field_validator("url")
+    @classmethod
+    def _address_alone(cls, value: str) -> str:
+        if value:
+            check_broker_url(value)
+        return value
+
+    @field_validator("tls_url")
+    @classmethod
+    def _tls_address_alone(cls, value: str) -> str:
+        if value:
+            check_broker_url(value, "mqtts")
+        return value
+
+    @model_validator(mode="after")
+    def _files_for_tls(self) -> Self:
+        if self.tls_url and not (self.cert_file and self.key_file):
+            raise ValueError("HOMING_BROKER_TLS_URL needs HOMING_BROKER_CERT_FILE and HOMING_BROKER_KEY_FILE")
+        if (self.cert_file or self.key_file) and not self.tls_url:
+            raise ValueError(
+                "HOMING_BROKER_CERT_FILE and HOMING_BROKER_KEY_FILE need HOMING_BROKER_TLS_URL, such as "
+                "mqtts://127.0.0.1:8883"
+            )
+        return self

@@ -1,0 +1,66 @@
+"""Certificates of an authority of the test's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from app.runtime.system import SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """PEM files: a certificate for 127.0.0.1 and localhost, its key, and the authority to trust."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+
+def make_certificate(folder: Path, name: str = "server", *, days: float = 90) -> CertificateFiles:
+    """A certificate that an authority of its own has signed, valid until so many days from now, and from long ago."""
+    now = datetime.fromtimestamp(SystemClock().wall(), UTC)
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority, subject = _name(f"authority of {name}"), _name(name)
+    root = (
+        _builder(authority, authority, now + timedelta(days=3650))
+        .public_key(authority_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    names = [x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("localhost")]
+    leaf = (
+        _builder(subject, authority, now + timedelta(days=days))
+        .public_key(key.public_key())
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    files = CertificateFiles(folder / f"{name}.pem", folder / f"{name}.key", folder / f"{name}-ca.pem")
+    files.certificate.write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
+    files.authority.write_bytes(root.public_bytes(serialization.Encoding.PEM))
+    files.key.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return files
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, end: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(end)
+    )
