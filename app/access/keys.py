@@ -12,10 +12,11 @@ from app.access.follower import View
 from app.core.access.admins import counts
 from app.core.access.callers import Caller, CallerStanding
 from app.core.access.changes import Change, Put, Revoke
+from app.core.access.devices import device_principal, is_device_principal
 from app.core.access.identify import stand
 from app.core.access.keys import Key, by_key
 from app.core.access.model import Credential, Principal, Scheme
-from app.core.errors import EntryConflictError, EntryNotFoundError
+from app.core.errors import EntryConflictError, EntryNotFoundError, InvalidInputError
 
 MOST: Final = 100
 """Keys of one principal that count at the same time."""
@@ -24,9 +25,13 @@ _KEYS: Final = (Scheme.KEY, Scheme.LOGIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """The key that a caller wants. None as `principal` is the caller, None as `days` is for ever."""
+    """The key that a caller wants. None as `principal` is the caller, None as `days` is for ever.
+
+    With `device` it is the key of that device, whose principal is made with the first one.
+    """
 
     principal: str | None = None
+    device: str | None = None
     label: str = ""
     narrow: tuple[str, ...] = ()
     days: int | None = 90
@@ -50,14 +55,19 @@ class KeyAdministrator:
         made: list[Credential] = []
 
         def decide(view: View) -> list[Change]:
-            owner = self._owner(caller, view, wanted.principal)
             now_us = self._administration.now_us
+            if wanted.device is None:
+                owner = self._owner(caller, view, wanted.principal)
+            else:
+                owner = device_principal(view.document, view.snapshot.tenancy, wanted.device, now_us)
             self._check_room(view, owner.id)
             narrow = wanted.narrow or self._narrow_of(caller, view, owner.id)
+            if narrow and is_device_principal(owner.id):
+                raise InvalidInputError("narrow", "the key of a device meets no rules; allowed: none")
             made[:] = [
                 _credential(key, owner.id, wanted.label or owner.name, narrow, now_us, _end(now_us, wanted.days))
             ]
-            return [Put(made[0])]
+            return [*([] if owner.id in view.snapshot.principals else [Put(owner)]), Put(made[0])]
 
         await self._administration.change(caller, decide)
         return key, made[0]

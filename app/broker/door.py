@@ -1,4 +1,7 @@
-"""The door of the broker in a node: clients log in by keys, and may do what rules of the access directory say."""
+"""The door of the broker in a node: clients log in by keys.
+
+People and services may do what rules of the access directory say, devices what their profiles have devices do.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,17 @@ from typing import Final
 from app.access.authority import Authority
 from app.broker.topics import DeviceTopics
 from app.core.access.callers import Caller
+from app.core.access.devices import device_of_principal
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
 from app.core.broker.codes import ReasonCode
 from app.core.broker.rights import OWN_NODE, Permit
 from app.core.errors import HomingError, UnauthenticatedError, UnavailableError
+from app.core.identifiers import id_of_name
 
 RAW: Final = "publish-raw"
 """The method, in rules, of a command that goes round the nodes: nobody can tell which one it is."""
+_WRONG: Final = ReasonCode.BAD_USER_NAME_OR_PASSWORD
 MOST_KNOWN: Final = 1024
 """Decisions that a connection keeps, for a second at most."""
 
@@ -24,7 +30,7 @@ MOST_KNOWN: Final = 1024
 class AccessDoor:
     """Takes an API key or a token as the password, with the id of its principal as the user name.
 
-    `own` is the login of the node itself.
+    A device has its own id as the user name. `own` is the login of the node itself.
     """
 
     def __init__(self, authority: Authority, topics: DeviceTopics, own: tuple[str, str]) -> None:
@@ -41,14 +47,56 @@ class AccessDoor:
             return OWN_NODE
         try:
             caller = self._authority.caller(b"Bearer " + password)
-            owner = self._authority.identity(caller).principal
+            identity = self._authority.identity(caller)
         except UnauthenticatedError:
-            return ReasonCode.BAD_USER_NAME_OR_PASSWORD
+            return _WRONG
         except UnavailableError:
             return ReasonCode.SERVER_UNAVAILABLE
-        if user_name != owner:
-            return ReasonCode.BAD_USER_NAME_OR_PASSWORD
-        return _CallerPermit(self._authority, self._topics, caller, owner)
+        owner = identity.principal
+        device = device_of_principal(owner)
+        if device is None:
+            known = user_name == owner
+            return _CallerPermit(self._authority, self._topics, caller, owner) if known else _WRONG
+        if id_of_name(user_name or "") != device:
+            return _WRONG
+        permit = _DevicePermit(self._authority, self._topics, caller, owner, device)
+        return permit if permit.valid() else ReasonCode.NOT_AUTHORIZED
+
+
+class _DevicePermit:
+    """The rights of a device: to speak and to listen where profiles have this device do so, and no other one.
+
+    Nothing else gives it rights or takes them away, but its key, and the tenant that the device belongs to.
+    """
+
+    def __init__(self, authority: Authority, topics: DeviceTopics, caller: Caller, owner: str, device: str) -> None:
+        self.owner: Final = owner
+        self._authority = authority
+        self._parties_of = topics.parties_of
+        self._caller = caller
+        self._device = device
+
+    def valid(self) -> bool:
+        """Look at the key, and whether the device is still one of its tenant."""
+        try:
+            tenant = self._authority.identity(self._caller).tenant
+            return tenant is None or tenant == self._authority.tenant_of(self._device)
+        except UnauthenticatedError:
+            return False
+        except UnavailableError:
+            return True  # nobody knows better
+
+    def may_publish(self, topic: str) -> bool:
+        parties = self._parties_of(topic)
+        return self._device in parties.speakers and parties.concern_only(self._device)
+
+    def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:
+        """A member of a share would take from others what it may not have."""
+        return not shared and (_has_wildcards(topic_filter) or self.may_receive(topic_filter))
+
+    def may_receive(self, topic: str) -> bool:
+        parties = self._parties_of(topic)
+        return self._device in parties.listeners and parties.concern_only(self._device)
 
 
 class _CallerPermit:
@@ -76,9 +124,9 @@ class _CallerPermit:
     def may_publish(self, topic: str) -> bool:
         return self._once(self._publishes, topic)
 
-    def may_subscribe(self, topic_filter: str) -> bool:
+    def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:  # noqa: ARG002 - as the port says
         """A filter with wildcards is granted: each message that it brings is judged."""
-        return "+" in topic_filter or "#" in topic_filter or self.may_receive(topic_filter)
+        return _has_wildcards(topic_filter) or self.may_receive(topic_filter)
 
     def may_receive(self, topic: str) -> bool:
         return self._once(self._reads, topic)
@@ -117,3 +165,7 @@ class _CallerPermit:
         except HomingError:
             return False
         return True
+
+
+def _has_wildcards(topic_filter: str) -> bool:
+    return "+" in topic_filter or "#" in topic_filter

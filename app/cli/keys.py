@@ -55,6 +55,13 @@ def create(
     tenant: Annotated[str | None, typer.Option(help="The tenant of the principal. By default, it has none.")] = None,
     narrow: Annotated[list[str] | None, typer.Option(help="A rule that narrows the key. Repeatable.")] = None,
     label: Annotated[str, typer.Option(help="The purpose of the key, shown in lists.")] = "",
+    device: Annotated[
+        bool,
+        typer.Option(
+            "--device",
+            help="The key is for the device of this id, which may do at the node's broker what its profile says.",
+        ),
+    ] = False,
     days: Days = 90,
     never: Never = False,
 ) -> None:
@@ -65,6 +72,11 @@ def create(
     if devices and not role:
         raise Stop("--devices: says for which devices a --role counts, and there is none", Exit.USAGE)
     key, now_us = _new_key(), instant()
+    if device:
+        if role or tenant is not None or narrow:
+            raise Stop("--device: its key meets no rules; --role, --tenant and --narrow are for others", Exit.USAGE)
+        _create_for_device(key, principal, label, now_us, end_of(days, now_us, never=never))
+        return
 
     def decide(document: Document) -> Sequence[Change]:
         owner = find(document, principal, tenant)
@@ -90,6 +102,25 @@ def create(
     if not any(one.subject == subject for one in after.bindings):
         tell(err, f"{principal} has no role yet, and may do nothing: add --role, or bind it by homing access apply.")
     _show(key, principal)
+
+
+def _create_for_device(key: Key, device: str, label: str, now_us: int, expires_us: int | None) -> None:
+    from app.core.access.changes import Put
+    from app.core.access.devices import device_principal
+    from app.core.access.snapshot import Snapshot
+    from app.core.errors import EntryConflictError, InvalidInputError
+
+    def decide(document: Document) -> Sequence[Change]:
+        try:
+            owner = device_principal(document, Snapshot.of(document).tenancy, device, now_us)
+        except (EntryConflictError, InvalidInputError) as error:
+            raise Stop(str(error), Exit.USAGE) from None
+        credential = _credential(key, owner.id, label or owner.name, now_us, expires_us)
+        return [*([] if owner in document.principals else [Put(owner)]), Put(credential)]
+
+    with_directory(lambda directory: change(directory, decide))
+    tell(err, f"At the broker of a node, {device} logs in with its id as the user name and the key as the password.")
+    _show(key, device)
 
 
 @application.command()

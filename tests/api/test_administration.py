@@ -15,7 +15,7 @@ from app.core.access.changes import Change, Put, Remove
 from app.core.access.model import Binding, Kind, Principal, Role, Tenant
 from app.core.errors import EntryConflictError, EntryNotFoundError
 from tests.api.rig import Rig
-from tests.api.test_access import OF_THE_DIRECTORY, ROLES, Site, actions, guarded
+from tests.api.test_access import OF_THE_DIRECTORY, OTHER, OWN, ROLES, Site, actions, guarded
 
 WHO: Final = (None, "unknown", *ROLES, "neighbour", "watcher", "boss")
 ADMINISTERS: Final = {"admin": ("air",), "neighbour": ("ground",), "boss": ("air", "ground", None)}
@@ -161,6 +161,25 @@ async def test_a_service_is_made_from_nothing_to_a_key_that_may_open_one_dock(si
     assert (await ask(site, "admin", "DELETE", "/principals/air%2Fci")).status_code == 204
     gone = await site.rig.http.get("/v1/me", headers=headers)
     assert gone.status_code == 401
+
+
+async def test_who_administers_a_device_gives_it_keys(site: Site) -> None:
+    made = await ask(site, "admin", "POST", "/keys", {"device": OWN, "label": "in the box", "never": True})
+    assert made.status_code == 201, made.text
+    assert (made.json()["principal"], made.json()["label"]) == (f"device:{OWN}", "in the box")
+    for who, body, status in (
+        ("admin", {"device": OWN}, 201),
+        ("admin", {"device": OTHER}, 403),
+        ("operator", {"device": OWN}, 403),
+        ("admin", {"device": "a/../b"}, 422),
+        ("admin", {"device": OWN, "principal": "viewer"}, 422),
+        ("admin", {"device": OWN, "narrow": ["allow read *:* on *"]}, 422),
+    ):
+        assert (await ask(site, who, "POST", "/keys", body)).status_code == status, (who, body)
+    of_device = {"Authorization": f"Bearer {made.json()['key']}"}
+    assert (await site.rig.http.get("/v1/me", headers=of_device)).json()["principal"] == f"device:{OWN}"
+    sent = await site.rig.http.post(f"/v1/devices/{OWN}/commands", json={"method": "ok"}, headers=of_device)
+    assert sent.status_code == 404, "it has no rights over HTTP"
 
 
 async def test_keys_are_made_replaced_and_revoked_by_their_owner(site: Site) -> None:

@@ -197,6 +197,49 @@ async def test_clients_of_the_broker_log_in_and_may_what_their_keys_may() -> Non
         await admin.stop()
 
 
+async def test_a_device_has_a_key_of_its_own_and_its_own_topics_alone() -> None:
+    """A thief of the key is that device until it is revoked, and no other one."""
+    with UpProcess() as up:
+        directory = {"HOMING_ACCESS_URL": f"sqlite:///{up.data}/access.db"}
+
+        def key_of(*words: str) -> str:
+            made = run("keys", *words, **directory)
+            assert made.returncode == 0, made.stderr
+            return made.stdout.strip()
+
+        old = await asyncio.to_thread(key_of, "create", "SN1", "--device")
+        await eventually(lambda: told(up, "SN1", old, MQTTProtocolVersion.MQTTv5).value == 0)
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * PATIENCE)) as session,
+            devices(f"mqtt://SN1:{old}@{up.broker}", answer),
+        ):
+            headers, url = {"Authorization": f"Bearer {up.key}"}, f"{up.url}/v1/devices/SN1/commands"
+            body = {"method": "return_home", "timeout": "60s"}
+            async with session.post(url, json=body, headers=headers) as response:
+                assert (response.status, (await response.json())["state"]) == (200, "succeeded")
+            async with session.post(url, json=body, headers={"Authorization": f"Bearer {old}"}) as response:
+                assert response.status == 404, "it has no rights over HTTP"
+        thief = Listener(up, "SN1", old)
+        assert await thief.subscribe("#") == 1, "and it gets its own of it"
+        assert await thief.subscribe("thing/product/SN2/services") == 0x87
+        assert await thief.subscribe("$share/g/thing/product/SN1/services") == 0x87
+        assert await thief.publish("thing/product/SN2/services_reply") == 0x87
+        assert await thief.publish("thing/product/SN2/services") == 0x87
+        admin = Listener(up, "admin", up.key)
+        assert await admin.publish("thing/product/SN2/services") == 0
+        assert await admin.publish("thing/product/SN1/services") == 0
+        await eventually(lambda: "thing/product/SN1/services" in thief.topics)
+        assert {one for one in thief.topics if "SN1" not in one} == set()
+        new = await asyncio.to_thread(key_of, "rotate", old.split("_")[1], "--grace", "1h")
+        await eventually(lambda: told(up, "SN1", new, MQTTProtocolVersion.MQTTv311).value == 0)
+        assert thief.ended == [], "both count for an hour"
+        assert (await asyncio.to_thread(run, "keys", "revoke", old.split("_")[1], **directory)).returncode == 0
+        await eventually(lambda: thief.ended == [0x87])
+        assert told(up, "SN1", new, MQTTProtocolVersion.MQTTv5).value == 0
+        await thief.stop()
+        await admin.stop()
+
+
 async def test_open_asks_nobody_and_makes_no_key() -> None:
     with UpProcess("--open") as up:
         async with aiohttp.ClientSession() as session, session.get(f"{up.url}/v1/me") as response:

@@ -97,6 +97,14 @@ class KeyBody(_AccessModel):
     principal: Annotated[
         str | None, Field(description="The principal that the key is for; the caller if left out.", max_length=128)
     ] = None
+    device: Annotated[
+        str | None,
+        Field(
+            description="The device that the key is for, in place of a principal. With it, the broker of a node lets "
+            "the device publish and receive where its profiles say, and nothing else.",
+            max_length=512,
+        ),
+    ] = None
     label: Annotated[str, Field(description="The purpose of the key, shown in lists.", max_length=128)] = ""
     narrow: Annotated[
         list[str],

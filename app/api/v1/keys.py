@@ -75,12 +75,17 @@ async def list_keys(
     openapi_extra=knows(),
 )
 async def create_key(body: KeyBody, records: Records, asker: WhoAsks) -> Reply:
-    """Creates a key for the caller, or for a principal whom the caller administers.
+    """Creates a key for the caller, or for a principal or a device whom the caller administers.
 
-    The caller must have all rights of that principal. A narrowed key creates keys that are narrowed likewise.
+    The caller must have all rights of that principal; of a device, `publish` and `read` on it. A narrowed key creates
+    keys that are narrowed likewise.
     """
     days = None if body.never else body.days
-    wanted = NewKey(principal=body.principal, label=body.label, narrow=tuple(body.narrow), days=days)
+    if body.device is not None and body.principal is not None:
+        raise InvalidInputError("device", "is beside a principal; allowed is one of them")
+    wanted = NewKey(
+        principal=body.principal, device=body.device, label=body.label, narrow=tuple(body.narrow), days=days
+    )
     key, credential = await records.keys.create(asker.caller, wanted)
     return _made(key, credential)
 

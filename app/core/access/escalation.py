@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from app.core.access.callers import GROUP, Caller, Refusal
 from app.core.access.changes import Change, Put, Remove
+from app.core.access.devices import device_of_principal, is_device_principal
 from app.core.access.identify import stand, standing_at
 from app.core.access.model import Binding, Credential, Device, Principal
 from app.core.access.patterns import covers, overlap
@@ -38,6 +39,9 @@ class Right(NamedTuple):
 
 EVERYTHING: Final = Right(parse_rule("allow * *:* on *", "everything", 1), None, ("*",), None)
 """What somebody must have who moves the walls between tenants."""
+
+
+_OF_DEVICES: Final = tuple(parse_rule(f"allow {one} *:* on *", "device", 1) for one in ("publish", "read"))
 
 
 class _Holder(NamedTuple):
@@ -78,7 +82,8 @@ def _gains(before: Snapshot, after: Snapshot, caller: Caller) -> Iterator[tuple[
     if before.tenancy.patterns != after.tenancy.patterns:
         yield "tenants", EVERYTHING, _NOBODY
     opened = {one for one in after.principals if _is_opened(before, after, one, caller)}
-    for subject in {*after.grants, *before.grants, *opened}:
+    devices = filter(is_device_principal, after.principals)
+    for subject in {*after.grants, *before.grants, *opened, *devices}:
         old, new = _holder(before, subject), _holder(after, subject)
         known = {one.said for one in old.allows}
         freed = {one.said for one in old.restrictions} - {one.said for one in new.restrictions}
@@ -88,7 +93,7 @@ def _gains(before: Snapshot, after: Snapshot, caller: Caller) -> Iterator[tuple[
 
 
 def _holder(snapshot: Snapshot, subject: str) -> _Holder:
-    allows: list[Right] = []
+    allows = [*_rights_of_device(snapshot, subject)]
     restrictions: list[Right] = []
     for grant in snapshot.grants.get(subject, ()):
         tenant_id, counts = _scope(snapshot, subject, grant.binding)
@@ -98,6 +103,14 @@ def _holder(snapshot: Snapshot, subject: str) -> _Holder:
             right = Right(rule, tenant_id, grant.binding.devices, grant.binding.expires_us)
             (allows if rule.effect is Effect.ALLOW else restrictions).append(right)
     return _Holder(tuple(allows), tuple(restrictions))
+
+
+def _rights_of_device(snapshot: Snapshot, subject: str) -> Iterator[Right]:
+    """The rights that a device has without any binding, as rules would say it."""
+    device, principal = device_of_principal(subject), snapshot.principals.get(subject)
+    if device is not None and principal is not None:
+        for rule in _OF_DEVICES:
+            yield Right(rule, principal.tenant_id, (device,), None)
 
 
 def _scope(snapshot: Snapshot, subject: str, binding: Binding) -> tuple[str | None, bool]:

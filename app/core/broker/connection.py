@@ -351,7 +351,8 @@ class BrokerConnection:
             len(session.subscriptions) >= bounds.subscriptions
             or len(self._broker.subscriptions) >= bounds.all_subscriptions
         )
-        if not session.permit.may_subscribe(inner_filter(name)):
+        inner = inner_filter(name)
+        if not session.permit.may_subscribe(inner, shared=inner != name):
             self._broker.counters["broker.denied.subscribe"] += 1
             return ReasonCode.NOT_AUTHORIZED, False
         if name not in session.subscriptions and full:

@@ -20,8 +20,11 @@ class Permit(Protocol):
     def may_publish(self, topic: str) -> bool:
         """Return True if the client may publish to the topic name."""
 
-    def may_subscribe(self, topic_filter: str) -> bool:
-        """Return True if the client may have the filter, which has no share in front. Each message is judged again."""
+    def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:
+        """Return True if the client may have the filter, also as a member of a share. Each message is judged again.
+
+        The filter has no share in front.
+        """
 
     def may_receive(self, topic: str) -> bool:
         """Return True if the client may get messages of the topic."""
@@ -46,7 +49,7 @@ class _EverythingPermit:
     def may_publish(self, topic: str) -> bool:  # noqa: ARG002 - as the port says
         return True
 
-    def may_subscribe(self, topic_filter: str) -> bool:  # noqa: ARG002
+    def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:  # noqa: ARG002
         return True
 
     def may_receive(self, topic: str) -> bool:  # noqa: ARG002

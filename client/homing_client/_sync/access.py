@@ -31,13 +31,14 @@ class Access:
         self,
         *,
         principal: str | None = None,
+        device: str | None = None,
         label: str | None = None,
         narrow: Sequence[str] | None = None,
         days: int | None = None,
         never: bool = False,
     ) -> JsonObject:
-        """Create a key, for the caller unless `principal` names somebody else. `key` is shown only once."""
-        body = given(principal=principal, label=label, narrow=narrow, days=days, never=never or None)
+        """Create a key, for the caller unless `principal` or `device` names another one. `key` is shown only once."""
+        body = given(principal=principal, device=device, label=label, narrow=narrow, days=days, never=never or None)
         return body_of(self._session.exchange(Request("POST", "/v1/keys", body=body, repeatable=False)))
 
     def rotate_key(

@@ -221,7 +221,7 @@ def test_an_end_right_after_the_handshake_leaves_nothing(run: Run, files: Certif
 def test_the_end_of_the_broker_ends_handshakes_too(run: Run, files: CertificateFiles) -> None:
     async def story() -> None:
         async with AsyncExitStack() as client:
-            async with broker_of(files) as running:
+            async with broker_of(files, BrokerBounds(connect_seconds=10 * PATIENCE)) as running:
                 peer = await client.enter_async_context(Peer(running.tls_port))
                 await eventually(lambda: running.broker.arriving == 1)
             assert await peer.rest() == b""

@@ -23,7 +23,7 @@ from app.core.access.callers import Caller
 from app.core.access.changes import Put
 from app.core.access.identify import identify_key
 from app.core.access.keys import Key, parse_key
-from app.core.access.model import Credential, Document, Principal
+from app.core.access.model import Credential, Document, Kind, Principal
 from app.core.access.snapshot import Snapshot
 from app.runtime.system import SystemClock
 from app.store.engine import open_directory
@@ -196,6 +196,37 @@ class TestKeys:
         assert counts(document, out.strip())
         (binding,) = [one for one in document.bindings if one.subject == "ci"]
         assert (binding.role, binding.devices, binding.tenant_id) == ("operator", ("dock-*", "cam-1"), None)
+
+    def test_a_device_has_keys_of_its_own_and_no_role(self, homing: Homing, read: Read, admin_key: str) -> None:
+        code, first, err = homing("keys", "create", "living room/lamp", "--device")
+        assert code == 0, err
+        assert "living room/lamp logs in with its id as the user name and the key as the password" in err
+        assert "has no role" not in err
+        second = homing("keys", "create", "living%20room%2Flamp", "--device")[1]
+        document = read()
+        owners = {credential_of(document, one.strip()).principal_id for one in (first, second)}
+        assert owners == {"device:living%20room%2Flamp"}
+        (owner,) = [one for one in document.principals if one.id in owners]
+        assert (owner.kind, owner.tenant_id) == (Kind.SERVICE, "default")
+        rotated = homing("keys", "rotate", first.split("_")[1])[1]
+        assert counts(read(), rotated.strip())
+        assert counts(read(), first.strip()), "for a day"
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["lamp", "--role", "viewer"], "--device: its key meets no rules; --role, --tenant and --narrow are for"),
+            (["lamp", "--tenant", "default"], "--device: its key meets no rules"),
+            (["a/../b"], "device_id: 'a/../b' has nothing, '.', '..' or 'homing-canary' before or behind a slash"),
+        ],
+    )
+    def test_what_a_device_cannot_be_is_refused(
+        self, homing: Homing, read: Read, admin_key: str, words: list[str], said: str
+    ) -> None:
+        before = read()
+        code, out, err = homing("keys", "create", *words, "--device")
+        assert (code, out, read()) == (2, "", before)
+        assert err.startswith(f"homing: {said}")
 
     def test_a_second_one_is_of_the_same_service(self, homing: Homing, read: Read, admin_key: str) -> None:
         first = homing("keys", "create", "ci", "--role", "viewer")[1].strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.core.access.callers import EVER, Caller
 from app.core.access.changes import Change, Put, Remove
+from app.core.access.devices import device_principal
 from app.core.access.escalation import check_gains, check_walls
 from app.core.access.model import Binding, Credential, Device, Document, Principal, Role, Scheme, Tenant
 from app.core.access.plan import applied, entries_of
@@ -212,3 +214,24 @@ def refused_at(before: Document, after: Document, changes: list[Change], caller:
     except ForbiddenError:
         return True
     return False
+
+
+@pytest.mark.parametrize(
+    ("rules", "allowed"),
+    [
+        (("allow access *:* on *",), False),
+        (("allow access *:* on *", "allow publish *:* on *"), False),
+        (("allow access *:* on *", "allow publish *:* on a1", "allow read *:* on a1"), True),
+        (("allow access *:* on *", "allow publish *:* on a2", "allow read *:* on *"), False),
+        (("allow * *:* on *", "deny publish *:* on a1"), False),
+    ],
+)
+def test_who_gives_a_device_a_key_has_the_rights_of_the_device(rules: tuple[str, ...], *, allowed: bool) -> None:
+    before = document(*rules)
+    device = device_principal(before, Snapshot.of(before).tenancy, "a1", 0)
+    assert device.tenant_id == "air"
+    first = applied(before, [Put(device), Put(key(device.id, "k9"))])
+    second = applied(first, [Put(key(device.id, "k8"))])
+    for old, new in ((before, first), (first, second)):
+        with nullcontext() if allowed else pytest.raises(ForbiddenError, match="what this key may not"):
+            check_gains(Snapshot.of(old), Snapshot.of(new), KEY, 0)

@@ -20,6 +20,8 @@ class Rights:
     owner: str
     counts: bool = True
     receives: bool = True
+    alone: bool = False
+    """Whether it may be no member of a share."""
 
     def valid(self) -> bool:
         return self.counts
@@ -27,8 +29,8 @@ class Rights:
     def may_publish(self, topic: str) -> bool:
         return topic.startswith(f"{self.owner}/")
 
-    def may_subscribe(self, topic_filter: str) -> bool:
-        return topic_filter in ("#", f"{self.owner}/x")
+    def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:
+        return not (shared and self.alone) and topic_filter in ("#", f"{self.owner}/x")
 
     def may_receive(self, topic: str) -> bool:
         return self.receives and topic.startswith(f"{self.owner}/")

@@ -71,6 +71,17 @@ def test_a_filter_that_its_client_may_not_have_is_refused(version: ProtocolVersi
     assert bench.counters["broker.denied.subscribe"] == 2
 
 
+def test_who_may_be_in_no_share_may_have_the_filter_all_the_same() -> None:
+    """A member of a share takes messages from the others, also those that it may not have."""
+    book = Book()
+    bench = BrokerBench(book)
+    ann, _ = knock(bench, "ann", b"ann")
+    book.known["ann"].alone = True
+    suback = ann.only(Suback, ann.say(Subscribe(1, (FilterOptions("$share/g/#", 1), FilterOptions("#", 1)))))
+    assert suback.reasons == (ReasonCode.NOT_AUTHORIZED, ReasonCode(1))
+    assert bench.counters["broker.denied.subscribe"] == 1
+
+
 def test_messages_are_judged_one_by_one_also_retained_ones_and_those_for_who_is_away() -> None:
     book = Book()
     bench = BrokerBench(book)
