@@ -40,9 +40,9 @@ COMMANDS = f"/v1/devices/{DEVICE}/commands"
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so; the time limit of the test is the bound."""
+    """Let time pass until something is so; the time limit of the test is the bound."""
     while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
 
 class Store(MemoryStateStore):
