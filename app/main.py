@@ -107,6 +107,7 @@ class Homing:
             webhooks=None if webhooks is None else webhooks.administration,
             events=events,
             queues=queues,
+            broker=broker,
             overviews=Overviews(
                 peers=commands.peers,
                 explainer=commands.explainer,

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from app import __version__
 from app.access.ports import Everybody
-from app.api import console, front, health, problems, session
+from app.api import console, front, health, mqtt, problems, session
 from app.api.credentials import credential_of
 from app.api.dependencies import asker
 from app.api.escapes import with_device
@@ -93,7 +93,16 @@ PREFIX: Final = "/v1/"
 """Of all their paths."""
 FOR_STRANGERS: Final = frozenset(route.path for route in login.router.routes if isinstance(route, Route))
 """The other paths below it."""
-ROUTERS: Final = (*GUARDED, login.router, front.router, session.router, console.router, health.probes, health.router)
+ROUTERS: Final = (
+    *GUARDED,
+    login.router,
+    mqtt.router,
+    front.router,
+    session.router,
+    console.router,
+    health.probes,
+    health.router,
+)
 
 
 class Application(FastAPI):
@@ -127,7 +136,8 @@ class Application(FastAPI):
             most_per_principal=settings.api.max_streams_per_principal,
         )
         self.connections: Final = connect.ConnectSessions(ports, self.streams)
-        self.router.routes.append(connect.connect_route(self.connections))
+        self.mqtt: Final = mqtt.MqttSockets(ports)
+        self.router.routes += [connect.connect_route(self.connections), mqtt.mqtt_route(self.mqtt)]
         self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file), self.streams)
         self.lists: Final = Turns()
         for router in ROUTERS:
@@ -139,6 +149,7 @@ class Application(FastAPI):
         self.parking.dismiss()
         self.streams.dismiss()
         self.connections.dismiss()
+        self.mqtt.dismiss()
         if self.ports.queues is not None:
             self.ports.queues.dismiss()
 

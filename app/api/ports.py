@@ -13,6 +13,7 @@ from app.access.people import People
 from app.access.ports import Access
 from app.audit.reader import AuditReader
 from app.audit.recorder import Audit
+from app.broker.plane import BrokerPlane
 from app.cluster.directory import NodeInfo
 from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
@@ -135,5 +136,7 @@ class Ports:
     """None on a node that keeps none."""
     overviews: Overviews
     """Shows the cluster at a glance."""
+    broker: BrokerPlane | None
+    """None on a node that is no broker."""
     queues: QueuePlane | None
     """None where there are no events, or where their engine keeps no queues."""

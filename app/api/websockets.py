@@ -9,7 +9,8 @@ from app.api.http import BytesResponse
 from app.api.problems import ProblemType, problem
 
 CONNECT: Final = "/v1/connect"
-PATHS: Final = frozenset((CONNECT,))
+MQTT: Final = "/mqtt"
+PATHS: Final = frozenset((CONNECT, MQTT))
 VERSION: Final = b"13"
 
 UPGRADE_REQUIRED: Final = ProblemType("upgrade-required", "This resource is a WebSocket", 426)

@@ -13,17 +13,11 @@ import structlog
 from app.broker.certificate import ServerCertificate
 from app.broker.handshake import TlsDoorway
 from app.broker.keeper import SessionKeeper
+from app.broker.stream import MOST_UNSENT_BYTES, UNSENT_BYTES, ClientStream, MessageStream
 from app.core.broker.broker import Broker
-from app.core.broker.codes import PacketError
-from app.core.broker.connection import BrokerConnection
-from app.core.broker.decoder import decode
-from app.core.broker.wire import Framing
+from app.core.errors import UnavailableError
 from app.runtime.sockets import BACKLOG
 
-UNSENT_BYTES: Final = 262_144
-"""What waits for one socket before messages wait in the session instead."""
-MOST_UNSENT_BYTES: Final = 1_048_576
-"""A client that has this much to read, which are acknowledgements then, is one that never reads."""
 LINGER_SECONDS: Final = 5.0
 """How long a client may take to read the last of a connection that the broker ends."""
 TICK_SECONDS: Final = 1.0
@@ -46,6 +40,7 @@ class BrokerListener:
         self._sockets = sockets
         self._servers: list[asyncio.Server] = []
         self._accepting: list[asyncio.Task[None]] = []
+        self._is_open = False
 
     async def run(self) -> None:
         """Serve until `close`; the work that is due by time ends with this task."""
@@ -53,6 +48,7 @@ class BrokerListener:
             await self._keeper.start()
         for one in self._sockets:
             await self._serve(one)
+        self._is_open = True
         while True:
             await asyncio.sleep(TICK_SECONDS)
             for task in self._accepting:
@@ -63,8 +59,15 @@ class BrokerListener:
             if self._keeper is not None:
                 self._keeper.check()
 
+    def open_stream(self) -> MessageStream:
+        """A client that comes another way; UnavailableError while nobody is served."""
+        if not self._is_open:
+            raise UnavailableError("the broker of this node is not open yet")
+        return MessageStream(self._broker, self._keeper)
+
     async def close(self) -> None:
         """Take no more connections, and end those that there are. What is kept is on the disk then."""
+        self._is_open = False
         for server in self._servers:
             server.close()
         for task in self._accepting:
@@ -97,51 +100,29 @@ class BrokerListener:
         return _ClientSocket(self._broker, self._keeper)
 
 
-class _ClientSocket(asyncio.Protocol):
-    """The link of one connection."""
+class _ClientSocket(ClientStream, asyncio.Protocol):
+    """A stream over TCP."""
 
     def __init__(self, broker: Broker, keeper: SessionKeeper | None) -> None:
-        self.saturated = False
-        self._broker = broker
-        self._keeper = keeper
-        self._framing = Framing(broker.bounds.connect_bytes)
+        super().__init__(broker, keeper)
         self._transport: asyncio.Transport | None = None
-        self._connection: BrokerConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         stream.set_write_buffer_limits(high=UNSENT_BYTES)
-        if self._keeper is None:
-            self._connection = self._broker.open(self)
-        else:
-            link = self._keeper.link(self)
-            self._connection = self._broker.open(link)
-            link.drained = self._connection.drained
+        self.begin()
 
     def data_received(self, data: bytes) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        try:
-            for first_byte, body in self._framing.feed(data):
-                if connection.closed:
-                    return
-                connection.receive(decode(first_byte, body, connection.version))
-                self._framing.largest = connection.largest
-        except PacketError as error:
-            connection.refuse(error)
+        self.feed(data)
 
     def pause_writing(self) -> None:
-        self.saturated = True
+        self._saturated = True
 
     def resume_writing(self) -> None:
-        self.saturated = False
-        if self._connection is not None:
-            self._connection.drained()
+        self.drained()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        if self._connection is not None:
-            self._connection.lost()
+        self.lost()
 
     def pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from app.broker.certificate import ServerCertificate
 from app.broker.door import AccessDoor
 from app.broker.keeper import SessionKeeper
 from app.broker.listener import BrokerListener, BrokerSocket
+from app.broker.stream import MessageStream
 from app.broker.topics import DeviceTopics
 from app.core.addresses import MQTT_PORTS, is_loopback, split_address
 from app.core.broker.bounds import BrokerBounds
@@ -37,6 +38,8 @@ class BrokerPlane:
 
     broker: Broker
     plane: Plane
+    open_stream: Callable[[], MessageStream]
+    """For a client that comes over another socket than its own; UnavailableError."""
 
 
 def with_own_login(settings: Settings, secret: str) -> Settings:
@@ -71,6 +74,7 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
     serving = BrokerListener(broker, sockets, keeper)
     return BrokerPlane(
         broker=broker,
+        open_stream=serving.open_stream,
         plane=Plane(
             name="broker",
             services=[

@@ -81,10 +81,12 @@ class Socket:
 
 
 @asynccontextmanager
-async def socket(port: int, headers: Mapping[str, str] | None = None) -> AsyncIterator[Socket]:
+async def socket(
+    port: int, headers: Mapping[str, str] | None = None, target: str = "/v1/connect"
+) -> AsyncIterator[Socket]:
     """Open a WebSocket."""
     async with connection(port) as (reader, writer):
-        writer.write(opening(headers))
+        writer.write(opening(headers, target))
         async with asyncio.timeout(PATIENCE):
             head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 101 "), head + await reader.read(65536)

@@ -1,0 +1,143 @@
+"""The bytes of one client, whatever carries them: packets to the machine, and what it says back."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import Final
+
+from app.broker.gate import PausableLink
+from app.broker.keeper import SessionKeeper
+from app.core.broker.broker import Broker
+from app.core.broker.codes import PacketError
+from app.core.broker.connection import BrokerConnection
+from app.core.broker.decoder import decode
+from app.core.broker.wire import Framing
+
+UNSENT_BYTES: Final = 262_144
+"""What waits for one client before messages wait in the session instead."""
+MOST_UNSENT_BYTES: Final = 1_048_576
+"""A client that has this much to read, which are acknowledgements then, is one that never reads."""
+
+
+class ClientStream(PausableLink):
+    """The link of one connection. Its owner says when it begins, what comes in, and when it is lost."""
+
+    def __init__(self, broker: Broker, keeper: SessionKeeper | None) -> None:
+        self._saturated = False
+        self._broker: Final = broker
+        self._keeper: Final = keeper
+        self._framing: Final = Framing(broker.bounds.connect_bytes)
+        self._connection: BrokerConnection | None = None
+
+    @property
+    def saturated(self) -> bool:
+        """See ClientLink."""
+        return self._saturated
+
+    def begin(self) -> None:
+        """Let the broker know of it."""
+        if self._keeper is None:
+            self._connection = self._broker.open(self)
+            return
+        link = self._keeper.link(self)
+        self._connection = self._broker.open(link)
+        link.drained = self._connection.drained
+
+    def feed(self, data: bytes) -> None:
+        """Take what came in."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            for first_byte, body in self._framing.feed(data):
+                if connection.closed:
+                    return
+                connection.receive(decode(first_byte, body, connection.version))
+                self._framing.largest = connection.largest
+        except PacketError as error:
+            connection.refuse(error)
+
+    def lost(self) -> None:
+        """The connection has ended."""
+        if self._connection is not None:
+            self._connection.lost()
+
+    def drained(self) -> None:
+        """The client has read."""
+        self._saturated = False
+        if self._connection is not None:
+            self._connection.drained()
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """See ClientLink."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """See ClientLink."""
+
+    @abstractmethod
+    def pause_reading(self) -> None:
+        """See PausableLink."""
+
+    @abstractmethod
+    def resume_reading(self) -> None:
+        """See PausableLink."""
+
+
+class MessageStream(ClientStream):
+    """A stream whose owner fetches what is to be sent, as one message each time."""
+
+    def __init__(self, broker: Broker, keeper: SessionKeeper | None) -> None:
+        super().__init__(broker, keeper)
+        self._unsent: list[bytes] = []
+        self._size = 0
+        self._closing = False
+        self._filled = asyncio.Event()
+        self._readable = asyncio.Event()
+        self._readable.set()
+
+    async def outgoing(self) -> bytes:
+        """Return what is to be sent next, once it is there; empty when the broker has closed and all was sent."""
+        self._size = 0
+        if self.saturated:
+            self.drained()
+        while not self._unsent and not self._closing:
+            self._filled.clear()
+            await self._filled.wait()
+        data = b"".join(self._unsent)
+        self._unsent.clear()
+        self._size = len(data)  # until it is asked for more, this is not sent
+        return data
+
+    async def readable(self) -> None:
+        """Return when more may be read."""
+        await self._readable.wait()
+
+    def write(self, data: bytes) -> None:
+        """See ClientLink."""
+        if self._closing:
+            return
+        if self._size > MOST_UNSENT_BYTES:
+            self._broker.counters["broker.refused.not_read"] += 1
+            self._unsent.clear()
+            self.close()
+            return
+        self._unsent.append(data)
+        self._size += len(data)
+        self._saturated = self._saturated or self._size > UNSENT_BYTES
+        self._filled.set()
+
+    def close(self) -> None:
+        """See ClientLink."""
+        self._closing = True
+        self._filled.set()
+
+    def pause_reading(self) -> None:
+        """See PausableLink."""
+        self._readable.clear()
+
+    def resume_reading(self) -> None:
+        """See PausableLink."""
+        self._readable.set()
