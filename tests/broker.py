@@ -12,6 +12,7 @@ from itertools import count
 from app.broker.certificate import ServerCertificate
 from app.broker.keeper import SessionKeeper
 from app.broker.listener import BrokerListener, BrokerSocket
+from app.broker.operators import BrokerOperations
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.journal import BrokerJournal
@@ -30,6 +31,7 @@ class RunningBroker:
     counters: Counter[str]
     tls_port: int
     """The same as `port` if there is no certificate."""
+    operations: BrokerOperations
 
     @property
     def url(self) -> str:
@@ -64,10 +66,11 @@ async def running_broker(
     if certificate is not None:
         sockets.append(BrokerSocket(listen("127.0.0.1", 0), certificate))
     tls_port = sockets[-1].listener.getsockname()[1]
-    serving = BrokerListener(broker, sockets, None if store is None else SessionKeeper(broker, store))
+    keeper = None if store is None else SessionKeeper(broker, store)
+    serving = BrokerListener(broker, sockets, keeper)
     task = asyncio.create_task(serving.run())
     try:
-        yield RunningBroker(broker, port, counters, tls_port)
+        yield RunningBroker(broker, port, counters, tls_port, BrokerOperations(broker, keeper))
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -16,7 +16,7 @@ from app.core.access.devices import device_principal, is_device_principal
 from app.core.access.identify import stand
 from app.core.access.keys import Key, by_key
 from app.core.access.model import Credential, Principal, Scheme
-from app.core.errors import EntryConflictError, EntryNotFoundError, InvalidInputError
+from app.core.errors import EntryConflictError, EntryNotFoundError, ForbiddenError, InvalidInputError
 
 MOST: Final = 100
 """Keys of one principal that count at the same time."""
@@ -55,6 +55,7 @@ class KeyAdministrator:
         made: list[Credential] = []
 
         def decide(view: View) -> list[Change]:
+            self._refuse_devices(caller)
             now_us = self._administration.now_us
             if wanted.device is None:
                 owner = self._owner(caller, view, wanted.principal)
@@ -80,6 +81,7 @@ class KeyAdministrator:
         made: list[Credential] = []
 
         def decide(view: View) -> list[Change]:
+            self._refuse_devices(caller)
             now_us = self._administration.now_us
             old = self._find(caller, view, key_id)
             if old.scheme is Scheme.LOGIN:
@@ -104,6 +106,12 @@ class KeyAdministrator:
             return [Revoke(credential_id=one.id, at_us=now_us) for one in ended if one.revoked_us is None]
 
         await self._administration.change(caller, decide)
+
+    def _refuse_devices(self, caller: Caller | None) -> None:
+        """ForbiddenError when a device asks: whoever steals its key must not have others when that one is revoked."""
+        own = self._administration.principal_of(caller)
+        if own is not None and is_device_principal(own.id):
+            raise ForbiddenError("a device makes no keys: whoever administers it does")
 
     def _mine(self, caller: Caller | None, view: View, key: Credential) -> bool:
         own = self._administration.principal_of(caller)

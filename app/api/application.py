@@ -28,6 +28,7 @@ from app.api.turns import Turns
 from app.api.v1 import (
     access,
     audit,
+    broker,
     command_events,
     command_stream,
     commands,
@@ -86,6 +87,7 @@ GUARDED: Final = (
     exchanges.router,
     queues.router,
     connect.router,
+    broker.router,
     audit.router,
 )
 """Of these, no route answers a caller whom nobody knows."""

@@ -34,7 +34,8 @@ _log = structlog.get_logger(__name__)
 class ServerCertificate:
     """A certificate and its key, from two PEM files; ConfigurationError when they cannot be used.
 
-    `refresh` takes what has changed in the files, all or nothing: handshakes after it have the new certificate.
+    `refresh` takes what has changed in the files, all or nothing: handshakes after it have the new certificate. It also
+    tells when the end is near.
     """
 
     def __init__(self, cert_file: Path, key_file: Path, clock: Clock) -> None:
@@ -47,7 +48,6 @@ class ServerCertificate:
         self._current = self.context
         self._expires_at = _expiry_of(cert_file)
         self.context.sni_callback = self._choose
-        self._warn()
 
     @property
     def health(self) -> str:

@@ -10,6 +10,7 @@ import structlog
 
 from app.broker.gate import GatedLink, PausableLink, SyncGate
 from app.core.broker.broker import Broker
+from app.core.broker.codes import PacketType
 from app.core.broker.restore import restore
 from app.core.broker.rows import rows_of
 from app.core.errors import StoreUnavailableError
@@ -18,6 +19,33 @@ from app.store.sessions import SessionStore
 AGAIN_SECONDS: Final = 0.5
 
 _log = structlog.get_logger(__name__)
+
+
+_ANYTHING: Final = bytes((PacketType.PUBACK << 4,))
+"""The beginning of what leaves only when it is true."""
+
+
+class _Promise:
+    """The socket of somebody who waits on this node to be told."""
+
+    saturated = False
+
+    def __init__(self, done: asyncio.Future[bool]) -> None:
+        self.done: Final = done
+
+    def write(self, _data: bytes) -> None:
+        if not self.done.done():
+            self.done.set_result(True)
+
+    def close(self) -> None:
+        if not self.done.done():
+            self.done.set_result(False)
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
 
 
 class SessionKeeper:
@@ -48,6 +76,13 @@ class SessionKeeper:
     def link(self, link: PausableLink) -> GatedLink:
         """The link for a connection with this socket."""
         return GatedLink(self._gate, link)
+
+    async def kept(self) -> None:
+        """Return when all that has changed until now is on the disk; StoreUnavailableError."""
+        promise = _Promise(asyncio.get_running_loop().create_future())
+        GatedLink(self._gate, promise).write(_ANYTHING)
+        if not await promise.done:
+            raise StoreUnavailableError("what the broker keeps cannot be written now")
 
     async def start(self) -> None:
         """Go on where the process of before has ended. ConfigurationError."""

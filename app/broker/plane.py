@@ -14,6 +14,7 @@ from app.broker.certificate import ServerCertificate
 from app.broker.door import AccessDoor
 from app.broker.keeper import SessionKeeper
 from app.broker.listener import BrokerListener, BrokerSocket
+from app.broker.operators import BrokerOperations
 from app.broker.stream import MessageStream
 from app.broker.topics import DeviceTopics
 from app.core.addresses import MQTT_PORTS, is_loopback, split_address
@@ -37,6 +38,7 @@ class BrokerPlane:
     """The broker of this node, and its services."""
 
     broker: Broker
+    operations: BrokerOperations
     plane: Plane
     open_stream: Callable[[], MessageStream]
     """For a client that comes over another socket than its own; UnavailableError."""
@@ -75,6 +77,7 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
     return BrokerPlane(
         broker=broker,
         open_stream=serving.open_stream,
+        operations=BrokerOperations(broker, keeper),
         plane=Plane(
             name="broker",
             services=[

@@ -52,6 +52,7 @@ CONNECTION: Final = {
     "context": VerbEntry("login:application", "Switch between several clusters and keys."),
 }
 THROUGH_A_NODE: Final = {
+    "broker": VerbEntry("broker:application", "End sessions and delete retained messages of the broker in a node."),
     "roles": VerbEntry("operations:roles", "Manage roles and their rules."),
     "admin": VerbEntry(
         "operations:admin", "Manage keys, people, roles and tenants, and read the audit log, as your key permits."
@@ -113,7 +114,7 @@ ALL: Final[Mapping[str, VerbEntry]] = MappingProxyType(
 )
 GROUPS: Final = frozenset(
     {
-        *("devices", "held", "events", "exchange", "queue", "state", "webhooks", "context", "roles", "admin"),
+        *("devices", "held", "events", "exchange", "queue", "state", "webhooks", "broker", "context", "roles", "admin"),
         *("access", "keys", "users", "audit", "profile"),
     }
 )

@@ -40,6 +40,7 @@ HELP: Final[Mapping[str, str]] = {
     "batch": "The most events of the queue in one delivery: 1 to 64.",
     "bindings": 'The complete list of bindings as JSON: [{"role": "operator", "devices": ["dock-*"]}].',
     "body": "The new record as JSON; - reads it from standard input.",
+    "client_id": "The client id of a session, as homing broker sessions shows it.",
     "cursor": "The cursor behind the last event that was handled, as read and follow give it.",
     "data": "The value as JSON; - reads it from standard input.",
     "database": "The database of events. By default, all of them.",
@@ -104,6 +105,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 """Options that are called otherwise than their parameters."""
 
 COMPLETED: Final = {
+    "client_id": completion.members("broker.sessions", "client_id"),
     "device": completion.devices,
     "device_id": completion.devices,
     "exchange": completion.members("exchanges.all", "name"),

@@ -45,6 +45,9 @@ HomingError
 │   ├── QueueDiffersError       it is declared otherwise already
 │   ├── QueueNotEmptyError      it was to be deleted only if it is empty
 │   └── QueueChangedError       others have changed what is declared, again and again
+├── BrokerError                 about the broker in the node; nothing was changed
+│   ├── BrokerOffError          this node has none
+│   └── BrokerEntryNotFoundError  it has no such session or retained message
 ├── InterlockError              an interlock does not let the command through
 ├── HandlerFailedError          a handler of replies said nothing that can be used
 ├── CapacityError               a bound was reached; try again later
@@ -344,6 +347,18 @@ class FencedError(EventLogError):
 
 class DamagedEventsError(EventLogError):
     """Something that was written cannot be read any more; says which piece. The rest is served."""
+
+
+class BrokerError(HomingError):
+    """Base of errors about the broker in the node; nothing was changed."""
+
+
+class BrokerOffError(BrokerError):
+    """This node has no broker of its own."""
+
+
+class BrokerEntryNotFoundError(BrokerError):
+    """The broker has no such session, or no such retained message."""
 
 
 class QueueError(HomingError):

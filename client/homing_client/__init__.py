@@ -57,6 +57,7 @@ from homing_client._wire import AsyncTransport, Reply, ServerEvent, Transport
 
 if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
+    from homing_client._async.broker import AsyncBroker
     from homing_client._async.client import AsyncDevice, AsyncHoming
     from homing_client._async.consumer import AsyncConsumer
     from homing_client._async.events import AsyncEvents, AsyncReader
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
+    from homing_client._sync.broker import Broker
     from homing_client._sync.client import Device, Homing
     from homing_client._sync.consumer import Consumer
     from homing_client._sync.events import Events, Reader
@@ -75,6 +77,7 @@ __all__ = [
     "NO_RETRY",
     "Access",
     "AsyncAccess",
+    "AsyncBroker",
     "AsyncConsumer",
     "AsyncDevice",
     "AsyncEvents",
@@ -86,6 +89,7 @@ __all__ = [
     "AsyncReader",
     "AsyncTransport",
     "AsyncWebhooks",
+    "Broker",
     "CancelledError",
     "Cluster",
     "Command",
@@ -137,11 +141,12 @@ __all__ = [
     "__version__",
 ]
 
+_SUBJECTS: Final = ("Access", "Broker", "Events", "Exchanges", "Queues", "Webhooks")
 _MODULES: Final = {
     **dict.fromkeys(("AsyncHoming", "AsyncDevice"), "_async.client"),
     **dict.fromkeys(("Homing", "Device"), "_sync.client"),
-    **{f"Async{name}": f"_async.{name.lower()}" for name in ("Access", "Events", "Exchanges", "Queues", "Webhooks")},
-    **{name: f"_sync.{name.lower()}" for name in ("Access", "Events", "Exchanges", "Queues", "Webhooks")},
+    **{f"Async{name}": f"_async.{name.lower()}" for name in _SUBJECTS},
+    **{name: f"_sync.{name.lower()}" for name in _SUBJECTS},
     **dict.fromkeys(("AsyncMessage", "AsyncQueue"), "_async.queues"),
     **dict.fromkeys(("Message", "Queue"), "_sync.queues"),
     "AsyncConsumer": "_async.consumer",

@@ -84,6 +84,12 @@ OF_EXCHANGES: Final = frozenset(  # test_exchanges.py
         "POST /v1/exchanges/{name}/messages",
     }
 )
+OF_BROKER: Final = frozenset(  # test_own_broker.py
+    {
+        *("GET /v1/broker/sessions", "DELETE /v1/broker/sessions/{client_id}"),
+        *("GET /v1/broker/retained", "DELETE /v1/broker/retained"),
+    }
+)
 OF_STREAMS: Final = frozenset({"GET /v1/commands/events"})  # it does not end: test_happenings_access.py
 
 
@@ -206,7 +212,7 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
     await site.change(*map(Put, listed.values()))
     commands = {device: await an_open_command(site, device) for device in listed}
     for name, named in operations.items():
-        if name in OF_THE_DIRECTORY | OF_EVENTS | OF_EXCHANGES | OF_QUEUES | OF_STREAMS:  # asked in files of their own
+        if name in OF_THE_DIRECTORY | OF_EVENTS | OF_EXCHANGES | OF_QUEUES | OF_BROKER | OF_STREAMS:  # own files ask
             continue
         action = "known" if name in FOR_ALL else named
         method, _, path = name.partition(" ")

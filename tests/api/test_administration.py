@@ -180,6 +180,9 @@ async def test_who_administers_a_device_gives_it_keys(site: Site) -> None:
     assert (await site.rig.http.get("/v1/me", headers=of_device)).json()["principal"] == f"device:{OWN}"
     sent = await site.rig.http.post(f"/v1/devices/{OWN}/commands", json={"method": "ok"}, headers=of_device)
     assert sent.status_code == 404, "it has no rights over HTTP"
+    for path, body in (("", {}), ("", {"device": OWN}), (f"/{made.json()['id']}/rotate", {})):
+        answer = await site.rig.http.post(f"/v1/keys{path}", json=body, headers=of_device)
+        assert answer.status_code == 403, "a stolen key makes no others"
 
 
 async def test_keys_are_made_replaced_and_revoked_by_their_owner(site: Site) -> None:

@@ -26,6 +26,7 @@ from tests.client.twins import all_of, done
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "client" / "homing_client"
 PATH: Final = {
+    "client_id": "dock-1",
     "command_id": "000-01J00000000000000000000001",
     "device_id": "dock-1",
     "name": "dji",
@@ -124,6 +125,10 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "POST /v1/webhooks/{webhook_id}/deliveries/{event_id}/retry": lambda homing: done(homing.webhooks.retry, "w", "e"),
     "GET /v1/audit": lambda homing: all_of(homing.access.audit),
     "GET /v1/audit/verify": lambda homing: done(homing.access.verify_audit),
+    "GET /v1/broker/sessions": lambda homing: done(homing.broker.sessions),
+    "DELETE /v1/broker/sessions/{client_id}": lambda homing: done(homing.broker.end_session, "dock-1"),
+    "GET /v1/broker/retained": lambda homing: done(homing.broker.retained, topic="a/+"),
+    "DELETE /v1/broker/retained": lambda homing: done(homing.broker.delete_retained, "a/b"),
     "GET /v1/nodes": lambda homing: done(homing.nodes),
     "GET /v1/overview": lambda homing: done(homing.overview),
     "GET /v1/me": lambda homing: done(homing.me),

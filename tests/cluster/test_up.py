@@ -22,6 +22,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from homing_rig.ports import lasting_port
 from homing_rig.services import ServiceProcess
+from tests.certificates import make_certificate
 from tests.cluster.harness import Device, Json, devices
 from tests.waiting import PATIENCE, eventually
 
@@ -97,13 +98,22 @@ async def test_one_process_and_one_folder_outlive_a_kill() -> None:
             assert await asyncio.to_thread(up.stop) == 0
 
 
-def told(up: UpProcess, user: str | None, password: str | None, version: MQTTProtocolVersion) -> ReasonCode:
-    """The reason code of CONNACK, those of 3.1.1 in the words of 5."""
+def told(
+    up: UpProcess,
+    user: str | None,
+    password: str | None,
+    version: MQTTProtocolVersion,
+    address: str = "",
+    authority: Path | None = None,
+) -> ReasonCode:
+    """The reason code of CONNACK, those of 3.1.1 in the words of 5. With an `authority`, over TLS."""
     client = paho.Client(CallbackAPIVersion.VERSION2, protocol=version)
+    if authority is not None:
+        client.tls_set(str(authority))
     client.username_pw_set(user, password)
     said: list[ReasonCode] = []
     client.on_connect = lambda _client, _data, _flags, reason, _properties: said.append(reason)
-    host, _, port = up.broker.partition(":")
+    host, _, port = (address or up.broker).partition(":")
     client.connect(host, int(port))
     while not said:
         client.loop(PATIENCE)  # its own code is an error, too, where CONNACK is one
@@ -197,9 +207,10 @@ async def test_clients_of_the_broker_log_in_and_may_what_their_keys_may() -> Non
         await admin.stop()
 
 
-async def test_a_device_has_a_key_of_its_own_and_its_own_topics_alone() -> None:
-    """A thief of the key is that device until it is revoked, and no other one."""
-    with UpProcess() as up:
+async def test_a_device_has_a_key_of_its_own_and_its_own_topics_alone(tmp_path: Path) -> None:
+    """A thief of the key is that device until it is revoked, and no other one. Outside of this machine it needs TLS."""
+    files, tls = make_certificate(tmp_path), f"127.0.0.1:{lasting_port()}"
+    with UpProcess("--mqtts", tls, "--tls-cert", str(files.certificate), "--tls-key", str(files.key)) as up:
         directory = {"HOMING_ACCESS_URL": f"sqlite:///{up.data}/access.db"}
 
         def key_of(*words: str) -> str:
@@ -209,6 +220,8 @@ async def test_a_device_has_a_key_of_its_own_and_its_own_topics_alone() -> None:
 
         old = await asyncio.to_thread(key_of, "create", "SN1", "--device")
         await eventually(lambda: told(up, "SN1", old, MQTTProtocolVersion.MQTTv5).value == 0)
+        assert told(up, "SN1", old, MQTTProtocolVersion.MQTTv311, tls, files.authority).value == 0
+        await eventually(lambda: f"Homing is up: mqtt://{up.broker}, mqtts://{tls} and {up.url}" in up.log_text)
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * PATIENCE)) as session,
             devices(f"mqtt://SN1:{old}@{up.broker}", answer),

@@ -87,6 +87,10 @@ class RetainedMessages:
                 return
             del above.below[name]
 
+    def all(self) -> list[Message]:
+        """All messages, also those of topics that begin with `$`, and those that have expired."""
+        return list(_below(self._root, ["#"]))
+
     def matching(self, topic_filter: str, now: float) -> list[Message]:
         """Yield those that a subscriber of the filter, which is not shared, gets; remove expired ones on the way."""
         found = list(_below(self._root, topic_filter.split("/"), first=True))

@@ -22,6 +22,7 @@ from homing_client.contexts import addresses, resolve
 
 if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
+    from homing_client._async.broker import AsyncBroker
     from homing_client._async.consumer import AsyncConsumer
     from homing_client._async.events import AsyncEvents
     from homing_client._async.exchanges import AsyncExchanges
@@ -70,6 +71,13 @@ class AsyncHoming:
         from homing_client._async.access import AsyncAccess  # noqa: PLC0415 - most programs never ask
 
         return AsyncAccess(self._session)
+
+    @cached_property
+    def broker(self) -> AsyncBroker:
+        """The operations on the broker in a node."""
+        from homing_client._async.broker import AsyncBroker  # noqa: PLC0415 - likewise
+
+        return AsyncBroker(self._session)
 
     @cached_property
     def events(self) -> AsyncEvents:

@@ -62,12 +62,12 @@ class AsyncSession:
         """Ask another node from now on, if there is one; of many who were sent away by one node, the first says so."""
         self._at = max(self._at, at + 1)
 
-    async def every(self, path: str, member: str) -> list[dict[str, Any]]:
+    async def every(self, path: str, member: str, **query: str | None) -> list[dict[str, Any]]:
         """All of a list, page by page; nodes of 0.2.0 give some lists as one."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
-            page = body_of(await self.exchange(Request("GET", path, query={"cursor": cursor})))
+            page = body_of(await self.exchange(Request("GET", path, query={**query, "cursor": cursor})))
             found += page.get(member) or ()
             cursor = page.get("cursor")
             if cursor is None:

@@ -23,6 +23,7 @@ from homing_client.contexts import addresses, resolve
 
 if TYPE_CHECKING:
     from homing_client._sync.access import Access
+    from homing_client._sync.broker import Broker
     from homing_client._sync.consumer import Consumer
     from homing_client._sync.events import Events
     from homing_client._sync.exchanges import Exchanges
@@ -71,6 +72,13 @@ class Homing:
         from homing_client._sync.access import Access  # noqa: PLC0415 - most programs never ask
 
         return Access(self._session)
+
+    @cached_property
+    def broker(self) -> Broker:
+        """The operations on the broker in a node."""
+        from homing_client._sync.broker import Broker  # noqa: PLC0415 - likewise
+
+        return Broker(self._session)
 
     @cached_property
     def events(self) -> Events:

@@ -36,6 +36,7 @@ from app.core.broker.packets import (
 )
 from app.core.broker.rights import Door
 from app.core.broker.wire import Framing
+from app.core.errors import BrokerEntryNotFoundError, StoreUnavailableError
 from app.store.rocks.folder import COMMANDS, RocksFolder, options
 from app.store.rocks.sessions import RocksSessions
 from tests.broker import RunningBroker, running_broker
@@ -204,6 +205,39 @@ async def test_a_disk_that_fails_disconnects_and_refuses_until_it_takes_all_of_i
         assert (await reader.hear(Publish)).payload == b"1"
         reader.say(Pingreq())
         await reader.hear(Pingresp)
+
+
+async def test_what_an_operator_ends_is_off_the_disk_when_it_is_answered(tmp_path: Path) -> None:
+    disk = Disk()
+    async with kept_in(tmp_path, disk) as running:
+        one, _ = await talk(running, "one")
+        one.say(Subscribe(1, (FilterOptions("t", 1),)), Publish("kept", b"x", 1, packet_id=2, retain=True))
+        await one.hear(Suback)
+        await one.hear(PublishAck)
+        disk.on.clear()
+        ending = asyncio.create_task(running.operations.end_session("one", "boss"))
+        removing = asyncio.create_task(running.operations.remove_retained("kept", None))
+        await turns()
+        assert not ending.done()
+        assert not removing.done()
+        disk.on.set()
+        await asyncio.gather(ending, removing)
+        for missing in (running.operations.end_session("one", None), running.operations.remove_retained("kept", None)):
+            with pytest.raises(BrokerEntryNotFoundError):
+                await missing
+    async with kept_in(tmp_path) as running:
+        assert running.operations.client_ids == []
+        assert list(running.operations.retained(None)) == []
+
+
+async def test_an_operator_is_told_when_the_disk_does_not_take_it(tmp_path: Path) -> None:
+    disk = Disk()
+    async with kept_in(tmp_path, disk) as running:
+        await talk(running, "one")
+        disk.fails = True
+        with pytest.raises(StoreUnavailableError):
+            await running.operations.end_session("one", "boss")
+        disk.fails = False
 
 
 async def test_a_damaged_row_is_named_and_left_out(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ ANSWER: Final[dict[str, Any]] = {
     "roles": [{"name": "pilot", "tenant": None, "rules": ["allow send *:* on *"]}],
     "bindings": [{"role": "pilot", "devices": ["dock-*"]}],
     "lines": [{"writer": "n1", "seq": 1, "line": {"who": "ci"}}],
+    "sessions": [{"client_id": "dock-1", "principal": "device:dock-1", "connected": True}],
+    "retained": [{"topic": "a/b", "qos": 1, "bytes": 3, "client_id": "dock-1"}],
     "allowed": True,
     "intact": True,
 }
@@ -150,6 +152,10 @@ VERBS: Final[dict[str, list[str]]] = {
     "POST /v1/access/check": ["admin", "access", "check", "ci", "send", "--device", "dock-1"],
     "GET /v1/audit": ["admin", "audit", "list", "--who", "ci"],
     "GET /v1/audit/verify": ["admin", "audit", "verify"],
+    "GET /v1/broker/sessions": ["broker", "sessions"],
+    "DELETE /v1/broker/sessions/{client_id}": ["broker", "end", "dock-1"],
+    "GET /v1/broker/retained": ["broker", "retained", "--topic", "a/+"],
+    "DELETE /v1/broker/retained": ["broker", "delete", "a/b"],
 }
 
 OTHER_NAMES: Final = {"POST /v1/commands/{command_id}/cancel"}
@@ -168,6 +174,7 @@ async def test_every_operation_is_a_verb() -> None:
 PLAIN: Final = {"GET /metrics", "DELETE /v1/devices/{device_id}", "POST /v1/events", "POST /v1/queues/{name}/take"}
 """Operations whose answer has one form only."""
 PATH: Final = {
+    "client_id": "dock-1",
     "command_id": ID,
     "device_id": "dock-1",
     "name": "dji",

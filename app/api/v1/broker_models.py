@@ -1,0 +1,116 @@
+"""The broker in a node: its sessions and retained messages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from app.api.representation import instant
+from app.api.v1.command_models import Instant, SchemaModel
+from app.core.broker.message import Message
+from app.core.broker.operators import ClientSessionState
+
+_NEXT = Field(description="The `cursor` of the next page; null if this is the last one.")
+
+
+class BrokerSessionShown(SchemaModel):
+    """A session of an MQTT client, with or without a connection."""
+
+    client_id: str
+    principal: Annotated[
+        str | None, Field(description="Who began it; null if nobody was asked, and for the node itself.")
+    ]
+    own: Annotated[bool, Field(description="True for the session of the node itself.")]
+    connected: bool
+    since: Annotated[Instant, Field(description="When it was connected or lost its connection, or the node started.")]
+    expiry_s: Annotated[int, Field(description="The number of seconds that it lives without a connection.")]
+    kept: Annotated[bool, Field(description="True if it outlives the node.")]
+    subscriptions: int
+    waiting: Annotated[int, Field(description="The number of messages that wait to be sent.")]
+    in_flight: Annotated[int, Field(description="The number of messages that were sent and not acknowledged.")]
+    received: Annotated[int, Field(description="The number of messages of QoS 2 that the client has not released.")]
+    will: Annotated[str | None, Field(description="The topic of its will.")]
+
+
+class BrokerSessionPage(SchemaModel):
+    """A page of sessions, by client id."""
+
+    sessions: list[BrokerSessionShown]
+    cursor: Annotated[str | None, _NEXT]
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "sessions": [
+                        {
+                            "client_id": "dock-1",
+                            "principal": "device:dock-1",
+                            "own": False,
+                            "connected": True,
+                            "since": "2026-03-01T07:59:00.000Z",
+                            "expiry_s": 3600,
+                            "kept": True,
+                            "subscriptions": 2,
+                            "waiting": 0,
+                            "in_flight": 1,
+                            "received": 0,
+                            "will": None,
+                        }
+                    ],
+                    "cursor": None,
+                }
+            ]
+        }
+    )
+
+
+class RetainedShown(SchemaModel):
+    """A retained message without its payload: subscribe to its topic to get that."""
+
+    topic: str
+    qos: int
+    bytes: Annotated[int, Field(description="The size of its payload.")]
+    client_id: Annotated[str, Field(description="The client that published it.")]
+
+
+class RetainedPage(SchemaModel):
+    """A page of retained messages, by topic."""
+
+    retained: list[RetainedShown]
+    cursor: Annotated[str | None, _NEXT]
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "retained": [{"topic": "homing/dock-1/state", "qos": 1, "bytes": 17, "client_id": "dock-1"}],
+                    "cursor": None,
+                }
+            ]
+        }
+    )
+
+
+def session_json(one: ClientSessionState) -> dict[str, Any]:
+    """As the API shows it."""
+    return {
+        "client_id": one.client_id,
+        "principal": one.owner,
+        "own": one.own,
+        "connected": one.connected,
+        "since": instant(round(one.since * 1_000_000)),
+        "expiry_s": round(one.expiry),
+        "kept": one.kept,
+        "subscriptions": one.subscriptions,
+        "waiting": one.waiting,
+        "in_flight": one.in_flight,
+        "received": one.received,
+        "will": one.will,
+    }
+
+
+def retained_json(one: Message) -> dict[str, Any]:
+    """As the API shows it."""
+    return {"topic": one.topic, "qos": one.qos, "bytes": len(one.payload), "client_id": one.publisher}
