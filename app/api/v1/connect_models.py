@@ -70,7 +70,7 @@ class SettleCall(_NumberedFrame, SettleBody):
 
 
 ConnectCall = OpenCall | CloseCall | PrefetchCall | SettleCall
-Model = TypeVar("Model", bound=ConnectCall)
+Model = TypeVar("Model", bound=_NumberedFrame)
 
 
 def frame_of(data: bytes) -> dict[str, Any]:
@@ -92,7 +92,9 @@ def call_of(frame: dict[str, Any]) -> ConnectCall:
         return call
     if "close" in frame:
         return _read(CloseCall, frame)
-    return _read(PrefetchCall if "prefetch" in frame else SettleCall, frame)
+    if "prefetch" in frame:
+        return _read(PrefetchCall, frame)
+    return _read(SettleCall, frame)
 
 
 def _read(model: type[Model], frame: dict[str, Any]) -> Model:
