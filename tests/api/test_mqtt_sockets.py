@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from app.runtime.sockets import listen
 from tests.api.rig import Rig, running, until
@@ -55,16 +55,22 @@ class PahoClient:
         self.client = paho.Client(
             CallbackAPIVersion.VERSION2,
             name,
-            protocol=paho.MQTTProtocolVersion(version),
+            protocol=MQTTProtocolVersion(version),
             transport=transport,  # type: ignore[arg-type]  # a literal
         )
         self.subscribed = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        self.client.on_connect = lambda client, *_: client.subscribe("site/#", 2)
-        self.client.on_subscribe = lambda *_: loop.call_soon_threadsafe(self.subscribed.set)
-        self.client.on_message = lambda _client, _data, one: loop.call_soon_threadsafe(
-            self.heard.put_nowait, (one.topic, one.payload)
+        self._loop = asyncio.get_running_loop()
+        self.client.on_connect = lambda client, *_: self._began(client)
+        self.client.on_subscribe = lambda *_: self._call(self.subscribed.set)
+        self.client.on_message = lambda _client, _data, one: self._call(
+            lambda: self.heard.put_nowait((one.topic, bytes(one.payload)))
         )
+
+    def _began(self, client: paho.Client) -> None:
+        client.subscribe("site/#", 2)
+
+    def _call(self, what: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(what)
 
     async def next(self) -> tuple[str, bytes]:
         """The next message."""

@@ -70,7 +70,7 @@ class SettleCall(_NumberedFrame, SettleBody):
 
 
 ConnectCall = OpenCall | CloseCall | PrefetchCall | SettleCall
-Model = TypeVar("Model", bound=_NumberedFrame)
+Model = TypeVar("Model", OpenCall, CloseCall, PrefetchCall, SettleCall)
 
 
 def frame_of(data: bytes) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Guest:
         self.limiter = limiter
         self.dismissed: CloseReason | None = None
         self.to_read = 0
+        self.pings = 0
         self.standing = limiter.admit(self)
 
     def dismiss(self, why: CloseReason) -> None:
@@ -39,6 +40,10 @@ class Guest:
 
     def unread(self) -> int:
         return self.to_read
+
+    def ping(self) -> None:
+        self.pings += 1
+        self.limiter.pinged.since[self] = self.limiter.now()
 
 
 @pytest.fixture
@@ -65,6 +70,22 @@ def test_a_reader_that_makes_progress_has_its_time_again(clock: Clock) -> None:
     one.tick()
     assert connection.dismissed is CloseReason.SLOW_READER
     assert one.counters["http.closed.slow_reader"] == 1
+
+
+def test_who_is_silent_is_asked_once_and_has_to_answer(clock: Clock) -> None:
+    one = limiter(clock)
+    connection = Guest(one)
+    one.silent.since[connection] = clock.seconds
+    clock.seconds += one.limits.pong - 0.1
+    one.tick()
+    assert connection.pings == 0
+    clock.seconds += 0.1
+    one.tick()
+    assert (connection.pings, connection.dismissed) == (1, None)
+    clock.seconds += one.limits.pong
+    one.tick()
+    assert (connection.pings, connection.dismissed) == (1, CloseReason.NO_PONG)
+    assert one.counters["http.closed.no_pong"] == 1
 
 
 def test_room_is_made_by_slow_heads_first_then_by_the_longest_idle(clock: Clock) -> None:
