@@ -221,7 +221,7 @@ class Load:
         return True
 
     def _waits(self, job: Job) -> float:
-        """How many seconds the next attempt lasts at most."""
+        """Return how many seconds the next attempt lasts at most."""
         hangs_up = job.share_hung_up > self._rng.random()
         return self._rng.uniform(0, HANG_UP) if hangs_up else job.attempt_seconds
 

@@ -96,7 +96,7 @@ async def _hang_up(rig: Rig) -> None:
 
 
 async def _connections(rig: Rig) -> int:
-    """How many connections the nodes have to Redis."""
+    """Count the connections of the nodes to Redis."""
     return sum(one["user"] == NODE_USER for one in await rig.redis.client_list())
 
 
