@@ -185,3 +185,20 @@ def test_a_principal_that_another_tenant_has_made_in_the_name_of_a_device_is_ref
         gate.key_for("L1")
     with pytest.raises(EntryConflictError, match="belongs to no tenant"):
         gate.key_for("nobodys")
+
+
+GATEWAYS = {"thingsboard-gateway"}
+"""Profiles whose messages name the device in the payload alone, so that no topic is a device's own."""
+
+
+def test_the_topics_of_every_shipped_profile_have_one_device_each() -> None:
+    for name, one in load_profiles(shipped=["all"]).items():
+        topics = DeviceTopics([one])
+        told = [*(each.topic for each in one.requests), *(each.to for each in one.replies)]
+        said = [each.topic for each in (*one.responses, *one.replies)]
+        for template in (*told, *said, *(each.topic for each in (*one.events, *one.presence))):
+            topic = template.filled({place: f"x{number}" for number, place in enumerate(template.names)})
+            parties = topics.parties_of(topic)
+            devices = parties.listeners if template in told else parties.speakers
+            assert len(devices) == (name not in GATEWAYS), (name, template.text)
+            assert name in GATEWAYS or parties.concern_only(min(devices)), (name, template.text)
