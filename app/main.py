@@ -26,6 +26,7 @@ from app.commands.held.rights import may_send
 from app.core.access.keys import make_key
 from app.events.known import KnownFromEvents
 from app.events.plane import open_event_plane
+from app.fleets.plane import FleetPlane, FleetSurroundings, open_fleets
 from app.kernel import Adapters, Kernel, open_kernel
 from app.membership import open_canary, open_membership
 from app.metrics import MetricsExposition, NodeMetrics
@@ -84,11 +85,23 @@ class Homing:
                 may_send=partial(may_send, authority),
             ),
         )
-        membership = open_membership(kernel, canary, commands, OnNodeDeath(known.gone, known.adopt))
+        fleets = open_fleets(
+            kernel,
+            commands.holder,
+            commands.invoker.cancel,
+            FleetSurroundings(
+                access=authority,
+                recorded=None if access is None else access.authority.devices,
+                online=known.online,
+            ),
+        )
+        membership = open_membership(
+            kernel, canary, commands, OnNodeDeath(partial(_tell_gone, known, fleets), known.adopt)
+        )
         # As they start; they stop in the opposite order.
         # The broker goes last, as devices and this node itself are connected to it.
         in_order = [
-            *(broker, audit, kernel, observed, commands, replies, membership, webhooks, access, events, queues),
+            *(broker, audit, kernel, observed, commands, replies, membership, webhooks, access, events, queues, fleets),
         ]
         services = Services(services_of(in_order), on_failure)
         self.node: Final = Node(membership.parts, services)
@@ -108,6 +121,7 @@ class Homing:
             events=events,
             queues=queues,
             broker=broker,
+            fleets=fleets,
             overviews=Overviews(
                 peers=commands.peers,
                 explainer=commands.explainer,
@@ -138,6 +152,12 @@ class Homing:
         except BaseException as error:  # uvicorn only logs it
             self._on_failure(error)
             raise
+
+
+def _tell_gone(known: KnownFromEvents, fleets: FleetPlane | None, node_id: str) -> None:
+    known.gone(node_id)
+    if fleets is not None:
+        fleets.drivers.gone(node_id)
 
 
 def _this_node(

@@ -34,6 +34,7 @@ from app.callbacks import counters as callbacks
 from app.cluster import counters as cluster
 from app.commands import counters as commands
 from app.events import counters as events
+from app.fleets import counters as fleets
 from app.latency import counters as latency
 from app.mqtt import counters as mqtt
 from app.node import Health, NodeState, is_well
@@ -62,6 +63,7 @@ TABLES: Final = (
     webhooks.COUNTERS,
     events.COUNTERS,
     queues.COUNTERS,
+    fleets.COUNTERS,
 )
 """The counters of all subjects, shown by every node, so that dashboards find them at zero."""
 

@@ -6,7 +6,7 @@ heard from it for `stale` seconds goes on reading, and sends nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Protocol
 
@@ -18,6 +18,7 @@ from app.core.access.callers import EVER, Caller, CallerStanding, Refusal, Token
 from app.core.access.decide import decide, may_read_some
 from app.core.access.identify import credential_of, identify_key, standing_at, standing_of
 from app.core.access.keys import PREFIX
+from app.core.access.model import Device
 from app.core.access.places import ConcurrencyPermit
 from app.core.access.questions import AccessDecision
 from app.core.access.rules import Action, is_device
@@ -195,6 +196,10 @@ class Authority:
     def secret(self) -> str:
         """The id of the access directory, which all nodes read there, and which is shown to nobody."""
         return self._current().cluster_id
+
+    def devices(self) -> Mapping[str, Device]:
+        """The devices on record, by id; UnavailableError before anything was read."""
+        return self._current().devices
 
     def tenant_of(self, device: str) -> str:
         """By the rules of this moment."""

@@ -18,6 +18,7 @@ from app.api import console, front, health, mqtt, problems, session
 from app.api.credentials import credential_of
 from app.api.dependencies import asker
 from app.api.escapes import with_device
+from app.api.fleet_body import FleetBodyReader
 from app.api.hot import HotRoute
 from app.api.http import BODY_SECONDS, BytesResponse, headers_of
 from app.api.openapi import SECURITY, as_of_open, operation_id, with_border
@@ -37,6 +38,7 @@ from app.api.v1 import (
     event_stream,
     events,
     exchanges,
+    fleets,
     keys,
     login,
     me,
@@ -83,6 +85,7 @@ GUARDED: Final = (
     keys.router,
     people.router,
     access.router,
+    fleets.router,
     webhooks.router,
     exchanges.router,
     queues.router,
@@ -141,6 +144,7 @@ class Application(FastAPI):
         self.mqtt: Final = mqtt.MqttSockets(ports)
         self.router.routes += [connect.connect_route(self.connections), mqtt.mqtt_route(self.mqtt)]
         self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file), self.streams)
+        self.fleet_bodies: Final = FleetBodyReader(settings)
         self.lists: Final = Turns()
         for router in ROUTERS:
             self.include_router(router, dependencies=[Depends(asker)] if router in GUARDED else [])

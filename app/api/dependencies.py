@@ -12,6 +12,7 @@ from app.access.origin import ASKING
 from app.access.ports import Access, Identity, LimitState
 from app.api.credentials import credential_of
 from app.api.cursors import Cursors, cursors
+from app.api.fleet_body import FleetBodyReader
 from app.api.hot import HotRoute
 from app.api.http import asking, headers_of
 from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
@@ -122,6 +123,7 @@ class Front(Protocol):
     """The application, as its routes know it."""
 
     ports: Ports
+    fleet_bodies: FleetBodyReader
     hot: HotRoute
     lists: Turns
     streams: SseStreams
@@ -135,6 +137,11 @@ async def _ports(request: Request) -> Ports:
 async def _hot(request: Request) -> HotRoute:
     front: Front = request.app
     return front.hot
+
+
+async def _fleet_bodies(request: Request) -> FleetBodyReader:
+    front: Front = request.app
+    return front.fleet_bodies
 
 
 async def _lists(request: Request) -> Turns:
@@ -205,6 +212,8 @@ NodePorts = Annotated[Ports, Depends(_ports)]
 """All of them, for routes that tell which there are."""
 Hot = Annotated[HotRoute, Depends(_hot)]
 """Serves the busy call."""
+FleetBodies = Annotated[FleetBodyReader, Depends(_fleet_bodies)]
+"""Reads what is asked for of a fleet run."""
 Lists = Annotated[Turns, Depends(_lists)]
 """The turns of those who read lists."""
 OpenStreams = Annotated[SseStreams, Depends(_streams)]

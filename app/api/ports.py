@@ -24,6 +24,7 @@ from app.core.clock import Clock
 from app.core.commands.command import IfOffline
 from app.core.profiles.profile import DeviceProfile
 from app.events.plane import EventPlane
+from app.fleets.plane import FleetPlane
 from app.node import Health, NodeState
 from app.overview import Overviews
 from app.queues.plane import QueuePlane
@@ -138,5 +139,7 @@ class Ports:
     """Shows the cluster at a glance."""
     broker: BrokerPlane | None
     """None on a node that is no broker."""
+    fleets: FleetPlane | None
+    """None where the store keeps no fleet runs."""
     queues: QueuePlane | None
     """None where there are no events, or where their engine keeps no queues."""

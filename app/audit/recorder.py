@@ -149,6 +149,10 @@ class Audit(Observer):
         """A caller has declared, changed, emptied or deleted a queue."""
         self._tell("queue", {"tenant": tenant or None, "queue": name, "do": done})
 
+    def fleet_run(self, run_id: str, tenant: str | None, done: str, method: str) -> None:
+        """A caller has begun, paused, resumed or aborted a fleet run with this method."""
+        self._tell("fleet", {"tenant": tenant or None, "run": run_id, "do": done, "method": method})
+
     def denied(self, why: str, device_id: str) -> None:
         """A caller who is known may not do something with a device."""
         self._refusals += 1

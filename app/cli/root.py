@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "explain": VerbEntry("commands:explain", "Explain what became of a command, and why."),
     "cancel": VerbEntry("commands:cancel", "Cancel a command. The device is not told."),
     "held": VerbEntry("held:application", "List and cancel commands that wait for a device that is away."),
+    "fleet": VerbEntry("fleet:application", "Send one command to many devices, in waves."),
     "devices": VerbEntry("devices:application", "Manage the records of devices: profile, labels, note."),
     "profiles": VerbEntry("cluster:profiles", "List the device profiles of the node."),
     "methods": VerbEntry("cluster:methods", "List the methods of a profile."),
@@ -114,7 +115,8 @@ ALL: Final[Mapping[str, VerbEntry]] = MappingProxyType(
 )
 GROUPS: Final = frozenset(
     {
-        *("devices", "held", "events", "exchange", "queue", "state", "webhooks", "broker", "context", "roles", "admin"),
+        *("devices", "fleet", "held", "events", "exchange", "queue", "state", "webhooks"),
+        *("broker", "context", "roles", "admin"),
         *("access", "keys", "users", "audit", "profile"),
     }
 )

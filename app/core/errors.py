@@ -48,6 +48,12 @@ HomingError
 ├── BrokerError                 about the broker in the node; nothing was changed
 │   ├── BrokerOffError          this node has none
 │   └── BrokerEntryNotFoundError  it has no such session or retained message
+├── FleetError                  about a fleet run
+│   ├── FleetsOffError          this node drives none
+│   ├── RunNotFoundError
+│   ├── NoTargetsError          no device is meant
+│   ├── RunStateError           its state does not allow this
+│   └── RunMismatchError        the idempotency key belongs to another run
 ├── InterlockError              an interlock does not let the command through
 ├── HandlerFailedError          a handler of replies said nothing that can be used
 ├── CapacityError               a bound was reached; try again later
@@ -399,6 +405,30 @@ class ExchangeInUseError(QueueError):
 
 class UnroutedError(QueueError):
     """No queue has a route for what was said."""
+
+
+class FleetError(HomingError):
+    """Base of errors about a fleet run; nothing was changed."""
+
+
+class FleetsOffError(FleetError):
+    """This node drives no fleet runs; says why."""
+
+
+class RunNotFoundError(FleetError):
+    """There is no such run that the caller may know of."""
+
+
+class NoTargetsError(FleetError):
+    """No device is meant, so there is nothing to run."""
+
+
+class RunStateError(FleetError):
+    """The state of the run does not allow this; says what would."""
+
+
+class RunMismatchError(FleetError):
+    """The idempotency key was used for another run."""
 
 
 class CapacityError(HomingError):

@@ -22,6 +22,13 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:webhook:{<endpoint id>}:ended` | sorted set | event ids by the instant (µs) when they ended | a week after |
 | `mqtt:webhook:{<endpoint id>}:events` | hash | event id → delivery | a week after |
 | `mqtt:webhook:{<endpoint id>}:failing` | string | since when (µs) it does nothing but fail | with a success |
+| `mqtt:run:{<run id>}` | hash | a fleet run (app/store/redis/lua/fleets/create.lua) | a week after its end |
+| `mqtt:run:{<run id>}:targets` | string | id and profile of each target (JSON, zlib) | with the run |
+| `mqtt:run:{<run id>}:results` | hash | index of a target → how it ended (JSON) | with the run |
+| `mqtt:run:{<run id>}:lease` | string | who drives it | lease time |
+| `mqtt:run:{<run id>}:epoch` | string | how often it changed hands | with the run |
+| `mqtt:runs` | sorted set | run ids by creation (µs) | never |
+| `mqtt:runs:open` | sorted set | those that have not ended | never |
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
 | `mqtt:knows:{<node id>}` | string | words for what the node can do that those before it cannot | lease time |
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
@@ -47,6 +54,8 @@ ACCESS = "mqtt:access"
 CLUSTER = "mqtt:cluster"
 LAST_HELD = "mqtt:held:last"
 NODES = "mqtt:nodes"
+OPEN_RUNS = "mqtt:runs:open"
+RUNS = "mqtt:runs"
 WEBHOOKS = "mqtt:webhooks"
 NODE_CHANNEL_PREFIX = "mqtt:node:"
 
@@ -123,6 +132,12 @@ def happened(partition: int) -> str:
 def webhook(endpoint_id: str) -> list[str]:
     """The queue of an endpoint: what is due, what has ended, the events, since when it fails."""
     return [f"mqtt:webhook:{{{endpoint_id}}}:{part}" for part in ("due", "ended", "events", "failing")]
+
+
+def run(run_id: str) -> list[str]:
+    """The keys of a fleet run: itself, its targets, its results, the lease and the epoch of its driver."""
+    name = f"mqtt:run:{{{run_id}}}"
+    return [name, *(f"{name}:{part}" for part in ("targets", "results", "lease", "epoch"))]
 
 
 def lease(node_id: str) -> str:

@@ -9,6 +9,7 @@ from app.store.command_history import CommandHistory
 from app.store.command_stream import CommandChanges
 from app.store.commands import CommandStore
 from app.store.echo_states import EchoStates
+from app.store.fleets import FleetStore
 from app.store.holds import HoldStore
 from app.store.lifetime import Lifetime
 from app.store.webhooks import WebhookStore
@@ -30,6 +31,10 @@ class StateStore(CommandStore, CommandHistory, HoldStore, Lifetime, Protocol):
     @property
     def webhooks(self) -> WebhookStore:
         """The store of who is told of outcomes, on the same connections."""
+
+    @property
+    def fleets(self) -> FleetStore | None:
+        """The store of fleet runs, on the same connections; None where the engine keeps none."""
 
     @property
     def changes(self) -> CommandChanges:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from homing_client._async.consumer import AsyncConsumer
     from homing_client._async.events import AsyncEvents, AsyncReader
     from homing_client._async.exchanges import AsyncExchanges
+    from homing_client._async.fleet import AsyncFleet
     from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from homing_client._sync.consumer import Consumer
     from homing_client._sync.events import Events, Reader
     from homing_client._sync.exchanges import Exchanges
+    from homing_client._sync.fleet import Fleet
     from homing_client._sync.queues import Message, Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
@@ -82,6 +84,7 @@ __all__ = [
     "AsyncDevice",
     "AsyncEvents",
     "AsyncExchanges",
+    "AsyncFleet",
     "AsyncHoming",
     "AsyncMessage",
     "AsyncQueue",
@@ -107,6 +110,7 @@ __all__ = [
     "Events",
     "Exchanges",
     "Fault",
+    "Fleet",
     "Happening",
     "Homing",
     "HomingError",
@@ -141,7 +145,7 @@ __all__ = [
     "__version__",
 ]
 
-_SUBJECTS: Final = ("Access", "Broker", "Events", "Exchanges", "Queues", "Webhooks")
+_SUBJECTS: Final = ("Access", "Broker", "Events", "Exchanges", "Fleet", "Queues", "Webhooks")
 _MODULES: Final = {
     **dict.fromkeys(("AsyncHoming", "AsyncDevice"), "_async.client"),
     **dict.fromkeys(("Homing", "Device"), "_sync.client"),

@@ -1,6 +1,6 @@
 """The pages about events, queues, streams and webhooks work as they are written, against a node or the demo.
 
-They are docs/events.md, docs/queues.md, docs/streams.md and docs/webhooks.md.
+They are docs/events.md, docs/fleets.md, docs/queues.md, docs/streams.md and docs/webhooks.md.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ def on_a_node(page: str, environment: dict[str, str], folder: Path, broker: Mosq
     """Run a page that starts a node of its own, and return what it says."""
     port = str(lasting_port())
     script = "\n".join(to_run(page, "sh")).replace(ADDRESS, f"127.0.0.1:{port}")
+    # The user of nodes may not speak as a device does.
+    script = script.replace("homing simulate", "env -u HOMING_MQTT_USERNAME -u HOMING_MQTT_PASSWORD homing simulate")
     for client in ("pub", "sub"):
         script = script.replace(f"mosquitto_{client}", f"mosquitto_{client} -p {broker.port}")
     settings = {
@@ -45,6 +47,16 @@ def test_events(environment: dict[str, str], tmp_path: Path) -> None:
     assert "overheated" in said
     assert '"cooled"' in (tmp_path / "followed").read_text()
     assert '"position"' in said.splitlines()[-1]
+
+
+def test_fleets(environment: dict[str, str], tmp_path: Path) -> None:
+    with MosquittoProcess() as broker:
+        said = on_a_node("docs/fleets.md", environment, tmp_path, broker)
+    assert "total" in said
+    assert "exit code 9" in said
+    assert "between two waves: wave 2 of 3 has ended, and a person has to resume it" in said
+    assert said.count("succeeded  ") >= 4, "the targets that were shown"
+    assert "succeeded=6" in said.splitlines()[-1]
 
 
 def test_webhooks(environment: dict[str, str], tmp_path: Path) -> None:

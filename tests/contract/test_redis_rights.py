@@ -28,12 +28,14 @@ from app.runtime.system import SystemClock, new_charter, new_secret
 from app.store.commands import Query
 from app.store.declared import DocumentChange
 from app.store.engine import open_events
+from app.store.fleets import RunChange, Written
 from app.store.queues import TakeCall
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.doctor import RedisFacts, inspect
 from app.store.redis.queues import RedisQueues
 from app.store.redis.rights import CHANNELS, COMMANDS, KEYS, OPTIONAL
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
+from tests.contract.test_store_fleets import record
 from tests.contract.test_webhooks import FAILED, delivery, endpoint, tried
 from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, RedisProcess
 from tests.stores import redis_store
@@ -123,6 +125,7 @@ async def everything(url: str) -> None:
         await of_commands(store)
         await store.states.tell_state("dock-1", "state", b"{}", MINUTE)
         await of_webhooks(store)
+        await of_fleets(store)
     finally:
         await store.close()
     await of_nodes(url)
@@ -232,6 +235,21 @@ async def of_held_commands(store: RedisStateStore) -> None:
         return [one.command_id for one in swept] == [lapsed.command_id]
 
     await eventually(has_lapsed)
+
+
+async def of_fleets(store: RedisStateStore) -> None:
+    runs, run = store.fleets, record()
+    assert await runs.create(run) == "f"
+    assert await runs.drive(run.run_id, "n1 s", MINUTE)
+    known = await runs.read(run.run_id)
+    assert known is not None
+    assert await runs.targets(run.run_id)
+    ended = RunChange(version=known.version, status={}, marks=b"s", results={0: [1]}, ended=True)
+    assert await runs.write(run.run_id, ended) is Written.YES
+    assert await runs.results(run.run_id, [0]) == [[1]]
+    assert await runs.open_runs() == []
+    assert len(await runs.runs()) == 1
+    await runs.let_go(run.run_id, "n1 s")
 
 
 async def of_webhooks(store: RedisStateStore) -> None:

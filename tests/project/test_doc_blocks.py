@@ -18,6 +18,7 @@ RUN_BY: Final = {
     "docs/api.md": "tests/cluster/test_api_guide.py",
     "docs/client.md": "tests/client/test_docs.py",
     "docs/events.md": "tests/cluster/test_events_guide.py",
+    "docs/fleets.md": "tests/cluster/test_events_guide.py",
     "docs/operations/backup.md": "tests/cluster/test_backup.py",
     "docs/operations/small-box.md": "tests/cluster/test_small_box.py",
     "docs/profiles/tutorial.md": "tests/cluster/test_profile_tutorial.py",

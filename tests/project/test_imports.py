@@ -24,7 +24,7 @@ LAYERS = (
     {"kernel"},
     {"access", "adapters"},
     {"audit", "broker", "commands", "events", "observers", "replies", "webhooks"},
-    {"queues"},
+    {"queues", "fleets"},
     {"node", "observed"},
     {"command_plane"},
     {"membership", "overview"},
@@ -75,6 +75,7 @@ PORTS = {
         "command_stream",
         "echo_states",
         "events",
+        "fleets",
         "holds",
         "queues",
         "roles",
@@ -92,7 +93,7 @@ PORTS = {
 """What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
 
 PORT_USERS = {
-    *("audit", "callbacks", "commands", "events", "queues", "replies", "webhooks"),
+    *("audit", "callbacks", "commands", "events", "fleets", "queues", "replies", "webhooks"),
     *("node", "metrics", "overview", "api"),
 }
 """Who knows ports only: an engine or an adapter reaches them through the constructor."""

@@ -49,6 +49,17 @@ class CommandHolder:
         self._observers = observers
         self._clock = clock
 
+    async def check_known(self) -> None:
+        """Return when all live nodes know held commands; NotYetError."""
+        if not await self._all_know(FEATURE):
+            raise NotYetError("a node of the cluster does not know held commands: it runs an earlier version")
+
+    def check(self, request: CommandRequest) -> None:
+        """Return when such a command could be held; InvalidInputError says what is wrong with it."""
+        profile = self._admission.profile_of(request)
+        _check(request, profile)
+        self._registrar.registration(request, profile, request.timeout)
+
     async def invoke(
         self,
         request: CommandRequest,
@@ -66,8 +77,7 @@ class CommandHolder:
         del place  # a command that waits is not among those that are open
         profile = self._admission.profile_of(request)
         _check(request, profile)
-        if not await self._all_know(FEATURE):
-            raise NotYetError("a node of the cluster does not know held commands: it runs an earlier version")
+        await self.check_known()
         opened_at = self._clock.monotonic()
         registration = self._registrar.registration(request, profile, request.timeout)
         if request.hold is not None:

@@ -37,6 +37,8 @@ class CommandRequest:
     """None leaves it to the node."""
     notify: tuple[str, ...] = ()
     """Webhook endpoints that are told of its outcome, besides those whose filter fits."""
+    command_id: str = ""
+    """The id that it has; empty where a new one is made."""
     hold: timedelta | None = None
     """The time that it may wait to be sent; None: it is sent at once, or not at all."""
 
@@ -59,7 +61,7 @@ class Registrar:
 
     def registration(self, request: CommandRequest, profile: DeviceProfile, timeout: timedelta) -> Registration:
         """A new command; `timeout` is what is left of the request's. InvalidInputError."""
-        identity = command_id(request.device_id, self._new_ulid())
+        identity = request.command_id or command_id(request.device_id, self._new_ulid())
         carrier = self._publisher.carrier
         facts = CommandFacts(identity, request.device_id, request.method, request.params, 0, 0)
         return Registration(

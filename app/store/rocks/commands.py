@@ -66,6 +66,7 @@ class RocksStateStore:
         self.webhooks: Final = RocksWebhooks(self.change)
         self.states: Final = RocksEchoStates(self)
         self.changes: Final = RocksCommandChanges(self)
+        self.fleets: Final = None
 
     async def start(self) -> None:
         await self._folder.start(self._table)

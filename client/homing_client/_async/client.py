@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from homing_client._async.consumer import AsyncConsumer
     from homing_client._async.events import AsyncEvents
     from homing_client._async.exchanges import AsyncExchanges
+    from homing_client._async.fleet import AsyncFleet
     from homing_client._async.link import AsyncLink
     from homing_client._async.queues import AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
@@ -120,6 +121,13 @@ class AsyncHoming:
         from homing_client._async.link import AsyncLink  # noqa: PLC0415 - likewise
 
         return AsyncLink(self, self._session, queues, workers, consumer)
+
+    @cached_property
+    def fleet(self) -> AsyncFleet:
+        """Commands for many devices, in waves."""
+        from homing_client._async.fleet import AsyncFleet  # noqa: PLC0415 - likewise
+
+        return AsyncFleet(self._session)
 
     @cached_property
     def webhooks(self) -> AsyncWebhooks:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from homing_client._sync.consumer import Consumer
     from homing_client._sync.events import Events
     from homing_client._sync.exchanges import Exchanges
+    from homing_client._sync.fleet import Fleet
     from homing_client._sync.link import Link
     from homing_client._sync.queues import Queue, Queues
     from homing_client._sync.webhooks import Webhooks
@@ -121,6 +122,13 @@ class Homing:
         from homing_client._sync.link import Link  # noqa: PLC0415 - likewise
 
         return Link(self, self._session, queues, workers, consumer)
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """Commands for many devices, in waves."""
+        from homing_client._sync.fleet import Fleet  # noqa: PLC0415 - likewise
+
+        return Fleet(self._session)
 
     @cached_property
     def webhooks(self) -> Webhooks:

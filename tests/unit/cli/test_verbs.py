@@ -22,6 +22,8 @@ from tests.unit.cli.conftest import FakeNode, Homing
 from tests.unit.cli.test_send import COMMAND
 
 ID: Final = COMMAND["id"]
+RUN: Final = "run-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
+RUN_FILE: Final = Path(__file__).parents[3] / "docs" / "examples" / "fleet-run.json"
 NODE: Final = {"node_id": "n1", "incarnation": "0" * 26, "started_at": "2026-03-01T08:00:00.000Z", "self": True}
 ANSWER: Final[dict[str, Any]] = {
     **COMMAND,
@@ -49,6 +51,10 @@ ANSWER: Final[dict[str, Any]] = {
     "letters": [{"at": "2026-03-01T08:00:00.000Z", "reason": "retry", "deliveries": 5, "event": {"topic": "a/b"}}],
     "consumers": [{"consumer": "w1", "asked_at": "2026-03-01T08:00:00.000Z"}],
     "settled": 1,
+    "runs": [{"id": RUN, "state": "paused", "total": 12, "counts": {"failed": 1, "waiting": 11}}],
+    "targets": [{"device_id": "dock-1", "wave": 1, "state": "failed", "command_id": ID, "code": 42, "message": "no"}],
+    "total": 12,
+    "counts": {"failed": 1, "waiting": 11},
     "webhooks": [{"id": "wh_1", "url": "https://a.example/hook", "events": ["command.failed"], "enabled": True}],
     "deliveries": [{"event_id": "evt_1", "type": "command.failed", "progress": "waiting", "attempts": 1}],
     "delivered": True,
@@ -120,6 +126,14 @@ VERBS: Final[dict[str, list[str]]] = {
     "POST /v1/queues/{name}/redrive": ["queue", "redrive", "dji"],
     "GET /v1/queues/{name}/dead": ["queue", "dead", "dji"],
     "GET /v1/queues/{name}/consumers": ["queue", "consumers", "dji"],
+    "GET /v1/fleet-runs": ["fleet", "list"],
+    "POST /v1/fleet-runs": ["fleet", "run", str(RUN_FILE), "--key", "rollout-7"],
+    "GET /v1/fleet-runs/{run_id}": ["fleet", "show", RUN],
+    "GET /v1/fleet-runs/{run_id}/targets": ["fleet", "targets", RUN, "--state", "failed"],
+    "GET /v1/fleet-runs/{run_id}/explain": ["fleet", "explain", RUN],
+    "POST /v1/fleet-runs/{run_id}/pause": ["fleet", "pause", RUN],
+    "POST /v1/fleet-runs/{run_id}/resume": ["fleet", "resume", RUN, "--forgive"],
+    "POST /v1/fleet-runs/{run_id}/abort": ["fleet", "abort", RUN, "--cancel-open"],
     "GET /v1/webhooks": ["webhooks", "list"],
     "POST /v1/webhooks": ["webhooks", "create", "https://a.example/hook", "--event", "command.failed"],
     "GET /v1/webhooks/{webhook_id}": ["webhooks", "show", "wh_1"],
@@ -182,6 +196,7 @@ PATH: Final = {
     "webhook_id": "wh_1",
     "event_id": "evt_1",
     "key_id": "K1",
+    "run_id": RUN,
     "tenant_id": "air",
     "principal_id": "ci",
     "subject": "ci",

@@ -21,6 +21,7 @@ from app.store.redis.commands.writer import RedisCommandWriter
 from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.unreadable import Unreadable
+from app.store.redis.fleets import RedisFleets
 from app.store.redis.webhooks import RedisWebhooks
 
 
@@ -64,6 +65,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
         RedisHolds.__init__(self, lanes, unreadable)
         self.states: Final = RedisEchoStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
+        self.fleets: Final = RedisFleets(lanes)
         self.changes: Final = RedisCommandChanges(lanes)
 
     @property

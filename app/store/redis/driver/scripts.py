@@ -30,7 +30,9 @@ HOLD_CLAIM, HOLD_GIVE_BACK = _OF_HOLDS = tuple(load_script(f"commands/{name}") f
 HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tuple(
     load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")
 )
-SCRIPTS = _OF_COMMANDS + _OF_HOLDS + _OF_WEBHOOKS
+FLEET_CREATE, FLEET_WRITE = _OF_FLEETS = tuple(Script.of(_read(f"fleets/{name}")) for name in ("create", "write"))
+ROLE: Script = Script.of(_read("role"))
+SCRIPTS = (*_OF_COMMANDS, *_OF_HOLDS, *_OF_WEBHOOKS, *_OF_FLEETS, ROLE)
 APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVENTS, COMMIT_CURSOR = EVENT_SCRIPTS = (
     tuple(
         Script.of(_read(name), writes=name not in _READING)
@@ -44,4 +46,3 @@ QUEUE_TAKE, QUEUE_SETTLE = _OF_WINDOWS = tuple(
     Script.of(_read("queues/common") + _read(f"queues/{name}")) for name in ("take", "settle")
 )
 QUEUE_SCRIPTS = _OF_QUEUES + _OF_WINDOWS
-ROLE: Script = Script.of(_read("role"))

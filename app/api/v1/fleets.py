@@ -1,0 +1,309 @@
+"""Fleet runs over HTTP: begun, followed, paused, resumed, aborted and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
+from fastapi import Response as Reply
+from pydantic import AfterValidator, BeforeValidator, JsonValue
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api import problems
+from app.api.dependencies import Asker, FleetBodies, NodePorts, WhoAsks
+from app.api.http import BytesResponse
+from app.api.openapi import acts, header, json_of, problems_of
+from app.api.pages import MOST_PLACE, Listing
+from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, Limit, ListCursor, ListLimit, check_names
+from app.api.problems import BY_ERROR
+from app.api.strict_bodies import StrictBodyRoute, check_readable
+from app.api.v1 import fleet_models as models
+from app.api.v1.command_models import said
+from app.api.v1.fleet_models import explanation_json, mark_of_word, run_json, target_json
+from app.core import errors, identifiers
+from app.core.access.rules import Action
+from app.core.errors import InvalidInputError
+from app.core.fleets.ids import RUN_ID
+from app.core.fleets.marks import MARK_OF_WORD
+from app.core.fleets.run import FleetRun
+from app.core.identifiers import validate_idempotency_key
+from app.fleets.administration import RunOwner
+from app.fleets.plan import KnownRun
+from app.fleets.plane import FleetPlane, needed_fleets
+
+SHOWN_DRY: Final = 100
+_AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.FleetsOffError])
+_OF_ONE: Final = (BY_ERROR[errors.RunNotFoundError], problems.INVALID, *_AWAY)
+_MAY: Final = acts(Action.FLEET)
+
+router = APIRouter(prefix="/v1/fleet-runs", tags=["fleet runs"], route_class=StrictBodyRoute)
+
+_Id = Annotated[
+    str,
+    Path(
+        description="The id of the run.",
+        json_schema_extra=said(RUN_ID),
+        examples=[models.EXAMPLE_ID],
+        alias="run_id",
+    ),
+]
+
+
+class _Bridge:
+    """Fleet runs, for one caller."""
+
+    def __init__(self, plane: FleetPlane, asker: Asker, ports: NodePorts) -> None:
+        identity = asker.identity()
+        self.plane = plane
+        self.runs = plane.administration
+        self.owner = RunOwner(
+            tenant="" if identity is None else identity.tenant,
+            principal="" if identity is None else identity.principal,
+            caller=asker.caller,
+        )
+        self._audit = ports.audit
+        self.admit = ports.node.member.admit
+
+    async def change(self, run_id: str, done: str, change: Callable[[FleetRun, int], None]) -> Reply:
+        """Change the state of a run, and put it on record."""
+        self.check_audit()
+        known = await self.runs.change(self.owner.tenant, run_id, change)
+        self.note(known, done)
+        return _json(run_json(known))
+
+    def check_audit(self) -> None:
+        """Return where what the caller is about to do can be put on record."""
+        if self._audit is not None:
+            self._audit.check()
+
+    def note(self, known: KnownRun, done: str) -> None:
+        """Put on record what the caller has done with a run."""
+        if self._audit is not None:
+            self._audit.fleet_run(known.record.run_id, known.plan.tenant, done, known.plan.command.method)
+
+
+async def _bridge(ports: NodePorts, asker: WhoAsks) -> _Bridge:
+    asker.check_own(Action.FLEET)
+    return _Bridge(needed_fleets(ports.fleets), asker, ports)
+
+
+_OnBridge = Annotated[_Bridge, Depends(_bridge)]
+
+
+def _dry(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidInputError("dry_run", f"{text[:32]!a} is none; allowed: true, false")
+    return text == "true"
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Begin a fleet run",
+    response_model=models.FleetRunView,
+    response_description="The run, whose targets are frozen. Follow it at `Location`.",
+    responses={
+        200: {"description": "With `dry_run`: what the run would be. Nothing was begun.", "model": models.DryFleetRun},
+        202: {
+            "headers": {
+                "Location": header("The path of the run."),
+                "Idempotent-Replayed": header("`true` if an earlier call with the same key began the run."),
+            }
+        },
+        **problems_of(
+            problems.INVALID,
+            BY_ERROR[errors.NoTargetsError],
+            BY_ERROR[errors.RunMismatchError],
+            BY_ERROR[errors.CapacityError],
+            BY_ERROR[errors.NotYetError],
+            BY_ERROR[errors.NodeDrainingError],
+            *_AWAY,
+        ),
+    },
+    openapi_extra={"requestBody": {"required": True, "content": json_of(models.FleetRunBody)}, **_MAY},
+)
+async def begin_fleet_run(
+    request: Request,
+    bridge: _OnBridge,
+    bodies: FleetBodies,
+    body: Annotated[JsonValue, Body()],
+    *,
+    dry_run: Annotated[
+        bool,
+        BeforeValidator(_dry),
+        Query(description="Only say what the run would be.", json_schema_extra=said("true|false"), examples=["true"]),
+    ] = False,
+    idempotency_key: Annotated[
+        str | SkipJsonSchema[None],
+        AfterValidator(validate_idempotency_key),
+        Header(
+            alias="Idempotency-Key",
+            description="Calls of one principal with the same key are one run.",
+            json_schema_extra=said(identifiers.IDEMPOTENCY_KEY),
+            examples=["rollout-7"],
+        ),
+    ] = None,
+) -> Reply:
+    """Sends one command to many devices, wave after wave. The caller needs `fleet`, and `send` for each target.
+
+    The right to send is judged again for each command when it leaves.
+    """
+    check_names(request, ("dry_run",))
+    check_readable(request)
+    asked = bodies.read(body)
+    if dry_run:
+        found = await bridge.runs.choose(asked, bridge.owner)
+        ends = asked.spec(0).wave_ends(len(found))
+        return _json(
+            {
+                "total": len(found),
+                "devices": [one.device_id for one in found[:SHOWN_DRY]],
+                "waves": [end - begin for begin, end in zip([0, *ends], ends, strict=False)],
+            }
+        )
+    bridge.admit()
+    bridge.check_audit()
+    known, replayed = await bridge.runs.create(asked, bridge.owner, idempotency_key)
+    if not replayed:
+        bridge.note(known, "begin")
+    path = f"{request.scope.get('root_path', '')}/v1/fleet-runs/{known.record.run_id}"
+    extra = [(b"location", path.encode()), *([(b"idempotent-replayed", b"true")] if replayed else [])]
+    return BytesResponse(orjson.dumps(run_json(known)), status=202, headers=extra)
+
+
+@router.get(
+    "",
+    summary="List fleet runs, newest first",
+    response_model=models.FleetRunPage,
+    response_description="A page of runs.",
+    responses=problems_of(problems.INVALID, *_AWAY),
+    openapi_extra=_MAY,
+)
+async def list_fleet_runs(
+    request: Request, bridge: _OnBridge, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
+) -> Reply:
+    """Lists the runs of the caller's tenant: those that have not ended, and those that ended within a week."""
+    check_names(request, ("limit", "cursor"))
+    known = await bridge.runs.all(bridge.owner.tenant)
+    page = Listing("fleet runs", limit, cursor)
+    found, behind = page.part(asker.cursors, known, lambda one: f"{2**63 - one.record.created_at} {one.record.run_id}")
+    return _json({"runs": [run_json(one) for one in found], "cursor": behind})
+
+
+@router.get(
+    "/{run_id}",
+    summary="Read a fleet run",
+    response_model=models.FleetRunView,
+    response_description="The run as it stands.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def read_fleet_run(run_id: _Id, bridge: _OnBridge) -> Reply:  # noqa: D103 - its summary says it
+    return _json(run_json(await bridge.runs.get(bridge.owner.tenant, run_id)))
+
+
+def _state(text: str) -> str:
+    if text not in MARK_OF_WORD:
+        raise InvalidInputError("state", f"{text[:32]!a} is none; allowed: {', '.join(MARK_OF_WORD)}")
+    return text
+
+
+@router.get(
+    "/{run_id}/targets",
+    summary="List the targets of a fleet run",
+    response_model=models.FleetTargetPage,
+    response_description="A page of targets, in the order of their turns.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def list_fleet_targets(
+    request: Request,
+    run_id: _Id,
+    bridge: _OnBridge,
+    asker: WhoAsks,
+    state: Annotated[
+        models.TargetState | SkipJsonSchema[None],
+        BeforeValidator(_state),
+        Query(description="Return only targets in this state.", examples=["failed"]),
+    ] = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: ListCursor = None,
+) -> Reply:
+    """Lists the targets that the caller may read, each with its command."""
+    check_names(request, ("state", "limit", "cursor"))
+    kind = f"targets of {run_id}"
+    after = -1 if cursor is None else int(asker.cursors.take(kind, cursor))
+    known = await bridge.runs.get(bridge.owner.tenant, run_id)
+    mark = None if state is None else mark_of_word(state)
+    rows, last = await bridge.runs.targets(known, mark, after, limit, asker.may_know)
+    behind = None if last is None else asker.cursors.give(kind, str(last), MOST_PLACE)
+    return _json({"targets": [target_json(one) for one in rows], "cursor": behind})
+
+
+@router.get(
+    "/{run_id}/explain",
+    summary="Explain why a fleet run stands",
+    response_model=models.FleetExplanation,
+    response_description="Why it stands or goes on, how its rules stand, and what has failed.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def explain_fleet_run(run_id: _Id, bridge: _OnBridge) -> Reply:
+    """Looks at up to a thousand targets in flight, and at up to a thousand of those that failed."""
+    known = await bridge.runs.get(bridge.owner.tenant, run_id)
+    return _json(explanation_json(known, await bridge.plane.explainer.explain(known)))
+
+
+_CHANGED: Final = problems_of(BY_ERROR[errors.RunStateError], *_OF_ONE)
+
+
+@router.post(
+    "/{run_id}/pause",
+    summary="Pause a fleet run",
+    response_model=models.FleetRunView,
+    response_description="The paused run.",
+    responses=_CHANGED,
+    openapi_extra=_MAY,
+)
+async def pause_fleet_run(run_id: _Id, bridge: _OnBridge) -> Reply:
+    """Nothing more is handed out once this is answered. What was handed out before goes on."""
+    return await bridge.change(run_id, "pause", lambda run, now: run.pause(now, bridge.owner.principal))
+
+
+@router.post(
+    "/{run_id}/resume",
+    summary="Resume a fleet run",
+    response_model=models.FleetRunView,
+    response_description="The run, which goes on.",
+    responses=_CHANGED,
+    openapi_extra=_MAY,
+)
+async def resume_fleet_run(run_id: _Id, bridge: _OnBridge, body: models.ResumeBody | None = None) -> Reply:
+    """Lets a paused run go on, also one that waits between two waves. `409` while a stop rule holds.
+
+    With `forgive`, what has failed so far counts for no rule any more.
+    """
+    forgive = body is not None and body.forgive
+    return await bridge.change(
+        run_id, "resume", lambda run, now: run.resume(now, bridge.owner.principal, forgive=forgive)
+    )
+
+
+@router.post(
+    "/{run_id}/abort",
+    summary="Abort a fleet run",
+    response_model=models.FleetRunView,
+    response_description="The run, which ends.",
+    responses=_CHANGED,
+    openapi_extra=_MAY,
+)
+async def abort_fleet_run(run_id: _Id, bridge: _OnBridge, body: models.AbortBody | None = None) -> Reply:
+    """Targets that had no turn are skipped. The run has ended when the last open command has."""
+    cancel = body is not None and body.open == "cancel"
+    return await bridge.change(run_id, "abort", lambda run, now: run.abort(now, bridge.owner.principal, cancel=cancel))
+
+
+def _json(content: dict[str, Any]) -> Reply:
+    return BytesResponse(orjson.dumps(content))

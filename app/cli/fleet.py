@@ -1,0 +1,103 @@
+"""`homing fleet`: one command for many devices, in waves, over the HTTP API of a node."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.output import Form, Stop, err, out, table, tell, written
+from app.cli.verbs import Verb, cell, group
+from app.runtime.exits import Exit
+
+if TYPE_CHECKING:
+    from homing_client import Homing
+
+ROUND_SECONDS: Final = 1.0
+"""How often somebody who waits for the end of a run asks how it stands."""
+ENDS: Final = {
+    "succeeded": Exit.OK,
+    "failed": Exit.FAILED,
+    "lapsed": Exit.TIMED_OUT,
+    "aborted": Exit.CANCELLED,
+    "paused": Exit.EMPTY,
+}
+"""The exit codes of those who wait, by the state in which a run stands still."""
+
+application = group(
+    "One command for many devices, in waves that stop when too many fail.",
+    {
+        "list": Verb("fleet.all", "id state created_at total counts"),
+        "show": Verb("fleet.get"),
+        "targets": Verb("fleet.targets", "device_id wave state command_id code message"),
+        "pause": Verb("fleet.pause"),
+        "resume": Verb("fleet.resume"),
+        "abort": Verb("fleet.abort"),
+        "explain": Verb("fleet.explain"),
+    },
+)
+
+
+@application.command()
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The run as JSON; - reads it from standard input.")],
+    *,
+    key: Annotated[str | None, typer.Option(help="An idempotency key. Repeated with it, it is the same run.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what the run would be, and begin nothing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the run has ended, or is paused.")] = False,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Begin a run. Exit code: 0 begun, 2 wrong input or no target, 8 not allowed.
+
+    With --wait: 0 all succeeded, 1 some did not, 3 its time was over, 4 aborted, 9 paused.
+    """
+    shown = form(output, as_json=as_json)
+    document = _document(file)
+    with connected(url, context, shown) as homing:
+        begun = homing.fleet.begin(document, idempotency_key=key, dry_run=dry_run)
+        if dry_run:
+            _show(begun, shown, ("total", "waves", "devices"))
+            return
+        if wait:
+            begun = _stands(homing, begun["id"])
+    _show(begun, shown, ("id", "state", "total", "counts"))
+    if wait and (code := ENDS[begun["state"]]) is not Exit.OK:
+        raise Stop("", code)
+
+
+def _document(file: str) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Stop(f"{file}: {error.strerror}", Exit.USAGE) from None
+    except ValueError as error:
+        raise Stop(f"{file}: not JSON: {error}", Exit.USAGE) from None
+
+
+def _stands(homing: Homing, run_id: str) -> Any:  # noqa: ANN401 - a JSON object
+    """The run when nothing happens any more; its counts on the way."""
+    told = ""
+    while True:
+        found = homing.fleet.get(run_id)
+        now = cell(found, "counts")
+        if now != told:
+            tell(err, f"{run_id}  {found['state']}  {now}")
+            told = now
+        if found["state"] in ENDS:
+            return found
+        time.sleep(ROUND_SECONDS)
+
+
+def _show(found: Any, shown: Form, columns: tuple[str, ...]) -> None:  # noqa: ANN401 - a JSON object
+    if shown is Form.HUMAN:
+        table(shown, [found], lambda one: [cell(one, name) for name in columns], columns)
+    else:
+        out.line(written(found))

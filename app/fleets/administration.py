@@ -1,0 +1,210 @@
+"""Fleet runs, as those see them who begin, follow and stop them. Any node serves them, whoever drives the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+
+from app.commands.held.command_holder import CommandHolder
+from app.core.access.callers import Caller
+from app.core.clock import IdFactory
+from app.core.errors import RunMismatchError, RunNotFoundError, RunStateError
+from app.core.fleets.ids import new_run_id, run_id_of_key, validate_run_id
+from app.core.fleets.marks import TargetMark
+from app.core.fleets.run import FleetRun, new_run
+from app.core.fleets.spec import RunSpec
+from app.core.fleets.targets import TargetCandidate, read_selector, shuffled
+from app.fleets.drivers import FleetDrivers
+from app.fleets.plan import FleetCommand, KnownRun, RunPlan
+from app.fleets.selection import TargetSelection
+from app.store.commands import CommandReader
+from app.store.fleets import FleetStore, NewRecord, RunChange, Written
+
+TRIES: Final = 20
+"""How often a change is tried again that the driver has overtaken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOwner:
+    """The caller: their tenant (None operates Homing itself, "" is nobody's), principal, and how they are known."""
+
+    tenant: str | None
+    principal: str
+    caller: Caller | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """The run that somebody asks for. `fingerprint` tells it from others under the same idempotency key."""
+
+    targets: Mapping[str, Any]
+    command: FleetCommand
+    spec: Callable[[int], RunSpec]
+    """Its specification, by the store's clock in microseconds."""
+    as_listed: bool
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """A target as it is shown."""
+
+    index: int
+    device_id: str
+    profile: str
+    wave: int
+    mark: TargetMark
+    command_id: str | None
+    result: Sequence[Any]
+    """When it ended (µs), code and message; empty while it has not."""
+
+
+class FleetAdministrator:
+    """Begins runs, shows them, and changes their state whatever the driver does meanwhile."""
+
+    def __init__(
+        self,
+        *,
+        store: FleetStore,
+        commands: CommandReader,
+        holder: CommandHolder,
+        selection: TargetSelection,
+        drivers: FleetDrivers,
+        new_ulid: IdFactory,
+    ) -> None:
+        self._store = store
+        self._commands = commands
+        self._holder = holder
+        self._selection = selection
+        self._drivers = drivers
+        self._new_ulid = new_ulid
+
+    async def choose(self, request: RunRequest, owner: RunOwner) -> list[TargetCandidate]:
+        """The devices that a run would have as targets, each of which can have such a command; nothing is begun."""
+        selector = read_selector(request.targets)
+        found = await self._selection.targets(selector, request.command, owner.caller)
+        hold = request.spec(0).hold
+        for one in {one.profile: one for one in found}.values():
+            self._holder.check(request.command.request(one.device_id, one.profile, hold))
+        return found
+
+    async def create(self, request: RunRequest, owner: RunOwner, key: str | None) -> tuple[KnownRun, bool]:
+        """Freeze the targets and begin a run; whether an earlier call with the same key has.
+
+        InvalidInputError, NoTargetsError, ForbiddenError, RunMismatchError, CapacityError, UnavailableError.
+        """
+        run_id = self._id(owner, key)
+        if key is not None and (there := await self._store.read(run_id)) is not None:
+            if there.fingerprint != request.fingerprint:
+                raise _other(run_id)
+            return KnownRun.of(there), True
+        found = await self.choose(request, owner)
+        await self._holder.check_known()
+        spec = request.spec(await self._commands.now())
+        profiles = {one.device_id: one.profile for one in found}
+        ids = list(profiles) if request.as_listed else shuffled(run_id, profiles)
+        run = new_run(spec, len(ids))
+        plan = RunPlan(
+            tenant=owner.tenant,
+            by=owner.principal,
+            who="" if owner.caller is None else owner.caller.lasting().to_text(),
+            targets=request.targets,
+            command=request.command,
+            spec=spec,
+            digest=blake2b("\n".join(ids).encode(), digest_size=16).hexdigest(),
+        )
+        fingerprint = await self._store.create(
+            NewRecord(
+                run_id=run_id,
+                fingerprint=request.fingerprint,
+                plan=plan.to_json(),
+                status=run.kept(),
+                marks=bytes(run.marks),
+                targets=[[one, profiles[one]] for one in ids],
+                lasts=timedelta(microseconds=spec.until - await self._commands.now()),
+            )
+        )
+        self._drivers.begin(run_id)
+        if fingerprint != request.fingerprint:
+            raise _other(run_id)
+        return await self._read(run_id), False
+
+    async def all(self, tenant: str | None) -> Sequence[KnownRun]:
+        """The latest runs of a tenant, the newest first; their marks are left out."""
+        found = [KnownRun.of(one) for one in await self._store.runs()]
+        return [one for one in found if tenant in (None, one.plan.tenant)]
+
+    async def get(self, tenant: str | None, run_id: str) -> KnownRun:
+        """The run; RunNotFoundError."""
+        validate_run_id(run_id)
+        known = await self._read(run_id)
+        if tenant not in (None, known.plan.tenant):
+            raise RunNotFoundError(f"there is no fleet run {run_id}")
+        return known
+
+    async def targets(
+        self,
+        known: KnownRun,
+        mark: TargetMark | None,
+        after: int,
+        limit: int,
+        may_know: Callable[[str, str, str], bool],
+    ) -> tuple[list[TargetRow], int | None]:
+        """A page of targets behind an index, and the index that it ended at, where there may be more."""
+        listed, method = await self._store.targets(known.record.run_id), known.plan.command.method
+        wanted = (
+            index
+            for index in range(after + 1, len(listed))
+            if mark in (None, known.run.marks[index]) and may_know(listed[index][0], listed[index][1], method)
+        )
+        indexes = list(islice(wanted, limit + 1))
+        page = indexes[:limit]
+        results = await self._store.results(known.record.run_id, page)
+        rows = [_row(known, index, listed[index], result) for index, result in zip(page, results, strict=True)]
+        return rows, page[-1] if len(indexes) > limit else None
+
+    async def change(self, tenant: str | None, run_id: str, change: Callable[[FleetRun, int], None]) -> KnownRun:
+        """Let somebody change the state of a run; RunStateError where it does not allow this."""
+        for _ in range(TRIES):
+            known, now = await self.get(tenant, run_id), await self._commands.now()
+            change(known.run, now)
+            wanted = RunChange(
+                version=known.record.version,
+                status=known.run.kept(),
+                marks=bytes(known.run.marks),
+                ended=known.run.state.final,
+            )
+            if await self._store.write(run_id, wanted) is Written.YES:
+                return await self.get(tenant, run_id)
+        raise RunStateError(f"fleet run {run_id} changes too fast to be changed; try again")
+
+    async def _read(self, run_id: str) -> KnownRun:
+        record = await self._store.read(run_id)
+        if record is None:
+            raise RunNotFoundError(f"there is no fleet run {run_id}")
+        return KnownRun.of(record)
+
+    def _id(self, owner: RunOwner, key: str | None) -> str:
+        if key is None:
+            return new_run_id(self._new_ulid())
+        return run_id_of_key(orjson.dumps([owner.tenant, owner.principal]).decode(), key)
+
+
+def _row(known: KnownRun, index: int, target: Sequence[str], result: Sequence[Any] | None) -> TargetRow:
+    device, profile = target
+    mark = TargetMark(known.run.marks[index])
+    has_command = mark not in (TargetMark.WAITING, TargetMark.SKIPPED, TargetMark.UNREACHABLE) or (
+        mark is TargetMark.UNREACHABLE and result is not None and result[1] == "hold_expired"
+    )
+    identity = known.child(index, device) if has_command else None
+    return TargetRow(index, device, profile, known.run.wave_of(index), mark, identity, result or ())
+
+
+def _other(run_id: str) -> RunMismatchError:
+    return RunMismatchError(f"the idempotency key belongs to {run_id}, which is a different run")

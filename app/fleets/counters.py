@@ -1,0 +1,19 @@
+"""The counters of fleet runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.runtime.families import CounterTable, counted
+
+COUNTERS: Final = CounterTable(
+    named=(
+        (counted("homing_fleet_commands", "Commands of fleet runs that this node registered"), {"fleet.commands": ""}),
+        (
+            counted("homing_fleet_again", "Commands of fleet runs that could not be registered at once"),
+            {"fleet.again": ""},
+        ),
+        (counted("homing_fleet_runs_taken", "Fleet runs that this node began to drive"), {"fleet.taken": ""}),
+        (counted("homing_fleet_failures", "Drivers of fleet runs that failed unexpectedly"), {"fleet.failed": ""}),
+    ),
+)

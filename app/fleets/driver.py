@@ -1,0 +1,320 @@
+"""Drives one run, in rounds: learns what has ended, hands out what may be, and registers its commands.
+
+A target is marked as handed before its command is registered, under an id that follows from the run. So whoever drives
+the run next registers the same command again, and the store answers with the first: nobody makes a second one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+import orjson
+import structlog
+
+from app.access.ports import Access
+from app.commands.send.invoker import Invocation
+from app.commands.send.registrar import CommandRequest
+from app.core.access.callers import Caller
+from app.core.access.rules import Action
+from app.core.clock import Clock
+from app.core.commands.routing import Outcome
+from app.core.errors import AccessError, CapacityError, InvalidInputError, UnavailableError
+from app.core.fleets.marks import TargetMark, mark_of
+from app.core.fleets.run import RunState
+from app.fleets.plan import KnownRun
+from app.runtime.telemetry import Counters
+from app.store.commands import CommandReader, Finished
+from app.store.fleets import FleetStore, RunChange, Written
+from app.store.rules import micros
+
+LEASE: Final = timedelta(seconds=5)
+RENEW_SECONDS: Final = 1.0
+BUSY_SECONDS: Final = 0.25
+"""The time between two rounds while commands are in flight."""
+IDLE_SECONDS: Final = 1.0
+TOGETHER: Final = 500
+"""The number of commands that are read in one call."""
+LOOKS: Final = 200
+"""The number of devices whose presence one round asks for."""
+AT_A_TIME: Final = 16
+"""The number of commands that are registered at the same time: other callers wait behind few of them."""
+AGAIN_US: Final = 2_000_000
+"""A device that is away is asked for again after so long."""
+SEEN_US: Final = 10_000_000
+"""It is noted so often that somebody drives the run."""
+ABANDONED_US: Final = 10_000_000
+"""After so long no driver before this one registers a command any more."""
+MOST_SAID: Final = 200
+NOT_ALLOWED: Final = "not_allowed_any_more"
+_AWAY: Final = "it was away until its hold was over"
+_UNKNOWN: Final = "its command is not on record any more, and nobody has noted how it ended"
+
+
+class ChildHolder(Protocol):
+    """The part that registers commands which wait for their device; see CommandHolder."""
+
+    async def invoke(self, request: CommandRequest, caller: Caller | None, *, park: bool) -> Invocation:
+        """Register one. Repeating it with the same command id changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPorts:
+    """The parts of a node that drivers work with. `online` says whether a device is there, None where nobody knows."""
+
+    store: FleetStore
+    commands: CommandReader
+    children: ChildHolder
+    cancel: Callable[[str], Awaitable[Finished]]
+    online: Callable[[str], Awaitable[bool | None]]
+    access: Access
+    retention: timedelta
+    clock: Clock
+    counters: Counters
+
+
+class RunDriver:
+    """The driver of one run, while `holder` has the lease with this epoch."""
+
+    def __init__(self, run_id: str, epoch: int, holder: str, ports: DriverPorts) -> None:
+        self._run_id = run_id
+        self._epoch = epoch
+        self._holder = holder
+        self._node_id = holder.partition(" ")[0]
+        self._ports = ports
+        self._store = ports.store
+        self._commands = ports.commands
+        self._retention_us = micros(ports.retention)
+        self._monotonic = ports.clock.monotonic
+        self._leased_at = self._monotonic()
+        self._targets: Sequence[Sequence[str]] = ()
+        self._registered: set[int] = set()
+        """Those whose command is certainly on record."""
+        self._away: dict[int, tuple[int, int]] = {}
+        """Since when a target is away, and when it is looked at again."""
+        self._cancelled: set[int] = set()
+        self._refused: dict[int, str] = {}
+        """Why a command can never be registered."""
+        self._missing: dict[int, int] = {}
+        """Since when it is known of a target of an aborted run that it has no command."""
+        self._results: dict[int, Sequence[Any]] = {}
+        self._log = structlog.get_logger()
+
+    async def run(self) -> None:
+        """Drive it until it has ended, or somebody else does."""
+        while True:
+            try:
+                delay = await self.round()
+            except (UnavailableError, CapacityError) as failure:
+                self._log.debug("fleet_round_failed", run_id=self._run_id, reason=str(failure))
+                delay = IDLE_SECONDS
+            if delay is None:
+                return
+            await asyncio.sleep(delay)
+
+    async def round(self) -> float | None:
+        """Do what is due; the seconds to the next round, None where there is none."""
+        if not await self._holds_lease():
+            return None
+        record = await self._store.read(self._run_id)
+        if record is None:
+            return None
+        known, now = KnownRun.of(record), await self._commands.now()
+        self._results = {}
+        if not self._targets:
+            self._targets = await self._store.targets(self._run_id)
+        if known.run.state.final:  # whoever ended it died before it was off the list
+            await self._store.write(self._run_id, self._change(known, now))
+            return None
+        unregistered = await self._learn(known, now)
+        known.run.advance(now)
+        handed = await self._hand(known, now)
+        known.run.advance(now)
+        match await self._write(known, now):
+            case Written.OTHERWISE:
+                return 0
+            case Written.FENCED | Written.GONE:
+                return None
+        if known.run.state.final:
+            self._log.info("fleet_run_ended", run_id=self._run_id, state=str(known.run.state), **known.run.counts())
+            return None
+        await self._register(known, [*unregistered, *handed])
+        await self._cancel_open(known)
+        return BUSY_SECONDS if known.run.count(TargetMark.HANDED) else IDLE_SECONDS
+
+    async def _holds_lease(self) -> bool:
+        now = self._monotonic()
+        if now - self._leased_at < RENEW_SECONDS:
+            return True
+        if await self._store.drive(self._run_id, self._holder, LEASE) != self._epoch:
+            self._log.info("fleet_lease_lost", run_id=self._run_id)
+            return False
+        self._leased_at = now
+        return True
+
+    def _is_late(self) -> bool:
+        """True if the lease may end before what is begun now is done."""
+        return self._monotonic() - self._leased_at > LEASE.total_seconds() / 2
+
+    async def _learn(self, known: KnownRun, now: int) -> list[int]:
+        """Note how targets have ended; return those whose command is still to be registered."""
+        unregistered = []
+        handed = known.run.marked(TargetMark.HANDED)
+        for start in range(0, len(handed), TOGETHER):
+            some = handed[start : start + TOGETHER]
+            ids = [known.child(index, self._targets[index][0]) for index in some]
+            for index, outcome in zip(some, await self._commands.outcomes(ids), strict=True):
+                if outcome is None:
+                    self._registered.add(index)
+                elif self._is_new(known, index, outcome, now):
+                    if not self._is_given_up(known, index, now):
+                        unregistered.append(index)
+                else:
+                    self._end_of(known, index, outcome, now)
+        return unregistered
+
+    def _is_new(self, known: KnownRun, index: int, outcome: Outcome, now: int) -> bool:
+        """Return whether there never was a command for a target that was handed.
+
+        Only while a driver has looked at everything so lately that a record could not have ended since.
+        """
+        return (
+            mark_of(outcome.state, _code(outcome)) is TargetMark.UNKNOWN
+            and index not in self._registered
+            and now - known.run.status.driven_at < self._retention_us // 2
+        )
+
+    def _is_given_up(self, known: KnownRun, index: int, now: int) -> bool:
+        """End a target whose command was refused, or is not registered any more as the run was aborted."""
+        if (refusal := self._refused.get(index)) is not None:
+            self._end(known, index, TargetMark.UNSENT, now, "invalid", refusal)
+        elif known.run.state is RunState.ABORTING and now - self._missing.setdefault(index, now) > ABANDONED_US:
+            self._end(known, index, TargetMark.CANCELLED, now, "run_aborted", "the run was aborted; it was not sent")
+        else:
+            return False
+        return True
+
+    def _end_of(self, known: KnownRun, index: int, outcome: Outcome, now: int) -> None:
+        mark = mark_of(outcome.state, _code(outcome))
+        error = {} if outcome.error is None else orjson.loads(outcome.error)
+        said = _UNKNOWN if mark is TargetMark.UNKNOWN else str(error.get("message") or "")
+        self._end(known, index, mark, now, _code(outcome), said, outcome.finished_at)
+
+    def _end(
+        self, known: KnownRun, index: int, mark: TargetMark, now: int, code: object, said: str, at: int | None = None
+    ) -> None:
+        if known.run.end_target(index, mark, now):
+            self._results[index] = [now if at is None else at, code, said[:MOST_SAID]]
+
+    async def _hand(self, known: KnownRun, now: int) -> list[int]:
+        """Mark the targets whose turn it is, up to what may be in flight; those that are away wait or are given up."""
+        chosen: list[int] = []
+        due = [index for index in known.run.ready() if self._away.get(index, (now, now))[1] <= now][:LOOKS]
+        while due and len(chosen) < known.run.room and known.run.state is RunState.RUNNING and not self._is_late():
+            size = min(AT_A_TIME, known.run.room - len(chosen))
+            some, due = due[:size], due[size:]
+            there = await asyncio.gather(*(self._ports.online(self._targets[index][0]) for index in some))
+            try:
+                for index in self._allowed(known, dict(zip(some, there, strict=True)), now):
+                    chosen.append(index)  # noqa: PERF402 - those before an error count
+            except (UnavailableError, CapacityError):  # the rules are too old, or allow no more in this moment
+                break
+        if known.run.state is not RunState.RUNNING:
+            return []
+        known.run.hand(chosen)
+        return chosen
+
+    def _allowed(self, known: KnownRun, there: Mapping[int, bool | None], now: int) -> Iterator[int]:
+        """Yield the targets that are not known to be away, and that who asked for the run may send to."""
+        for index, online in there.items():
+            if online is False:
+                self._wait_for(known, index, now)
+                continue
+            self._away.pop(index, None)
+            if self._may(known, index, now):
+                yield index
+
+    def _wait_for(self, known: KnownRun, index: int, now: int) -> None:
+        since = self._away.get(index, (now, now))[0]
+        if now - since >= round(known.plan.spec.hold.total_seconds() * 1_000_000):
+            self._end(
+                known, index, TargetMark.UNREACHABLE, now, "device_offline", "it was away until its hold was over"
+            )
+            self._away.pop(index, None)
+        else:
+            self._away[index] = (since, now + AGAIN_US)
+
+    def _may(self, known: KnownRun, index: int, now: int) -> bool:
+        """Spend the limits of who asked for the run; who may not send it any more sees the target cancelled."""
+        device, profile = self._targets[index]
+        try:
+            self._ports.access.spend(known.plan.caller, Action.SEND, device, profile, known.plan.command.method)
+        except AccessError as error:
+            self._end(known, index, TargetMark.CANCELLED, now, NOT_ALLOWED, str(error))
+            return False
+        return True
+
+    async def _write(self, known: KnownRun, now: int) -> Written:
+        """Write what has changed."""
+        status = known.run.status
+        seen = known.run.count(TargetMark.HANDED) and now - status.driven_at > SEEN_US
+        changed = known.run.kept() != known.record.status or known.run.marks != known.record.marks
+        if not (changed or seen or status.driver != self._node_id):
+            return Written.YES
+        return await self._store.write(self._run_id, self._change(known, now))
+
+    def _change(self, known: KnownRun, now: int) -> RunChange:
+        known.run.status.driven_at, known.run.status.driver = now, self._node_id
+        return RunChange(
+            version=known.record.version,
+            status=known.run.kept(),
+            marks=bytes(known.run.marks),
+            results=self._results,
+            epoch=self._epoch,
+            ended=known.run.state.final,
+        )
+
+    async def _register(self, known: KnownRun, indexes: Sequence[int]) -> None:
+        """Register the commands of targets that are marked as handed; what does not succeed comes again."""
+        if known.run.state is RunState.ABORTING:
+            return
+        for start in range(0, len(indexes), AT_A_TIME):
+            if self._is_late():
+                return  # another node may have registered them, and their records may have ended since
+            some = indexes[start : start + AT_A_TIME]
+            await asyncio.gather(*(self._register_one(known, index) for index in some))
+
+    async def _register_one(self, known: KnownRun, index: int) -> None:
+        device, profile = self._targets[index]
+        request = known.plan.command.request(device, profile, known.plan.spec.hold, known.child(index, device))
+        try:
+            await self._ports.children.invoke(request, known.plan.caller, park=False)
+        except InvalidInputError as refusal:
+            self._refused[index] = str(refusal)
+        except (UnavailableError, CapacityError) as failure:
+            self._ports.counters["fleet.again"] += 1
+            self._log.debug("fleet_command_not_registered", device_id=device, run_id=self._run_id, reason=str(failure))
+        else:
+            self._registered.add(index)
+            self._ports.counters["fleet.commands"] += 1
+
+    async def _cancel_open(self, known: KnownRun) -> None:
+        """Cancel what is open of a run that was aborted so."""
+        if not known.run.status.cancels:
+            return
+        handed = known.run.marked(TargetMark.HANDED)
+        due = [index for index in handed if index in self._registered and index not in self._cancelled]
+        for start in range(0, len(due), AT_A_TIME):
+            if self._is_late():
+                return
+            some = due[start : start + AT_A_TIME]
+            await asyncio.gather(*(self._ports.cancel(known.child(one, self._targets[one][0])) for one in some))
+            self._cancelled.update(some)
+
+
+def _code(outcome: Outcome) -> object:
+    error = None if outcome.error is None else orjson.loads(outcome.error)
+    return error.get("code") if isinstance(error, dict) else None

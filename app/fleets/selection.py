@@ -1,0 +1,87 @@
+"""The devices that a run may mean: those on record that its caller may know of, and those that it names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from app.access.ports import Access
+from app.core.access.callers import Caller
+from app.core.access.model import Device
+from app.core.access.rules import Action
+from app.core.errors import AccessError, ForbiddenError, InvalidInputError, NoTargetsError
+from app.core.fleets.targets import TargetCandidate, TargetSelector, check_size
+from app.fleets.plan import FleetCommand
+
+Recorded = Callable[[], Mapping[str, Device]]
+"""The devices on record, by id."""
+SHOWN: Final = 5
+TOGETHER: Final = 500
+"""So many devices are judged before others have a turn."""
+
+
+class TargetSelection:
+    """`recorded` is None where there are no records; `profile` is what a device speaks whose record does not say."""
+
+    def __init__(self, access: Access, recorded: Recorded | None, profile: str) -> None:
+        self._access = access
+        self._recorded = recorded
+        self._profile = profile
+
+    async def targets(
+        self, selector: TargetSelector, command: FleetCommand, caller: Caller | None
+    ) -> list[TargetCandidate]:
+        """All that are meant, in the order in which they were named, and then by id.
+
+        NoTargetsError; ForbiddenError says how many of them the caller may not send the command to. InvalidInputError
+        where the selector needs records and there are none.
+        """
+        if self._recorded is None and selector.from_record:
+            raise InvalidInputError(
+                "targets",
+                "has patterns, labels or a profile, which are judged by the records of devices, and this node has "
+                "none; allowed: ids of devices, or set HOMING_ACCESS_URL",
+            )
+        records = {} if self._recorded is None else self._recorded()
+        named, found = frozenset(selector.named), []
+        for number, device_id in enumerate(dict.fromkeys([*selector.named, *sorted(records)])):
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
+            one = self._candidate(device_id, records.get(device_id), command)
+            if selector.means(one) and (device_id in named or self._may_know(one, command, caller)):
+                found.append(one)
+        if not found:
+            raise NoTargetsError("no device that this caller may know of is meant by the targets; nothing was begun")
+        check_size(len(found))
+        await self._check(found, command, caller)
+        return found
+
+    def _candidate(self, device_id: str, device: Device | None, command: FleetCommand) -> TargetCandidate:
+        recorded = None if device is None else device.profile
+        labels = {} if device is None else device.labels
+        return TargetCandidate(device_id, command.profile or recorded or self._profile, labels)
+
+    async def _check(self, targets: list[TargetCandidate], command: FleetCommand, caller: Caller | None) -> None:
+        refused = []
+        for number, one in enumerate(targets):
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
+            if not self._may_send(one, command, caller):
+                refused.append(one.device_id)
+        if refused:
+            shown = ", ".join(refused[:SHOWN]) + (", …" if len(refused) > SHOWN else "")
+            raise ForbiddenError(
+                f"the caller may not send {command.method} to {len(refused)} of {len(targets)} targets: {shown}; "
+                "nothing was begun"
+            )
+
+    def _may_know(self, one: TargetCandidate, command: FleetCommand, caller: Caller | None) -> bool:
+        return self._access.may_read(caller, one.device_id, one.profile, command.method)
+
+    def _may_send(self, one: TargetCandidate, command: FleetCommand, caller: Caller | None) -> bool:
+        try:
+            self._access.check(caller, Action.SEND, one.device_id, one.profile, command.method)
+        except AccessError:
+            return False
+        return True

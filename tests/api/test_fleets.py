@@ -1,0 +1,324 @@
+"""Fleet runs over HTTP: frozen targets, waves, stop rules, people who stop and go on, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core.messages import ReceivedMessage
+from tests.api.rig import Rig, running
+from tests.api.test_access import OF_FLEETS, Site, guarded
+from tests.waiting import eventually
+
+RUNS = "/v1/fleet-runs"
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def keeping() -> AsyncIterator[Rig]:
+    async with running(events={"url": "memory://"}) as rig:
+
+        async def is_ready() -> bool:
+            return (await rig.http.get("/readyz")).status_code == 200
+
+        await eventually(is_ready)
+        yield rig
+
+
+async def tell(rig: Rig, devices: list[str], *, online: bool = True) -> None:
+    for one in devices:
+        said = b'{"online": %b}' % (b"true" if online else b"false")
+        rig.broker.publish(ReceivedMessage(f"homing/{one}/presence", said, qos=1))
+
+    async def is_known() -> bool:
+        state = (await rig.http.get(f"/v1/devices/{devices[-1]}/state")).json()
+        presence = state["presence"]
+        return presence is not None and presence["online"] is online
+
+    await eventually(is_known)
+
+
+async def begin(rig: Rig, devices: list[str], method: str = "ok", /, **members: Any) -> Json:
+    headers = members.pop("headers", {})
+    command = {"method": method, "timeout": "5s", "hold": members.pop("hold", "1h")}
+    body = {"targets": {"devices": devices}, "command": command, "order": "as_listed", **members}
+    answer = await rig.http.post(RUNS, json=body, headers=headers)
+    assert answer.status_code == 202, answer.text
+    run: Json = answer.json()
+    assert answer.headers["location"] == f"{RUNS}/{run['id']}"
+    return run
+
+
+async def becomes(rig: Rig, run: Json, *states: str) -> Json:
+    found: Json = {}
+
+    async def is_so() -> bool:
+        found.update((await rig.http.get(f"{RUNS}/{run['id']}")).json())
+        return found["state"] in states
+
+    await eventually(is_so)
+    return found
+
+
+async def post(rig: Rig, run: Json, verb: str, body: Json | None = None) -> httpx.Response:
+    return await rig.http.post(f"{RUNS}/{run['id']}/{verb}", json=body)
+
+
+async def counted(rig: Rig, run: Json, **counts: int) -> None:
+    async def is_so() -> bool:
+        return bool((await rig.http.get(f"{RUNS}/{run['id']}")).json()["counts"] == counts)
+
+    await eventually(is_so)
+
+
+def docks(count: int) -> list[str]:
+    return [f"dock-{number}" for number in range(count)]
+
+
+async def test_each_target_gets_its_command_once_wave_by_wave(keeping: Rig) -> None:
+    await tell(keeping, docks(12))
+    run = await begin(keeping, docks(12), waves=[2, "25%", "rest"], in_flight=4)
+    assert [one["size"] for one in run["waves"]] == [2, 3, 7]
+    assert (run["total"], run["counts"]) == (12, {"waiting": 12})
+    done = await becomes(keeping, run, "succeeded")
+    assert done["counts"] == {"succeeded": 12}
+    assert [one["state"] for one in done["steps"]] == ["running", "finishing", "succeeded"]
+    got = [one["device"] for one in keeping.device.received]
+    assert sorted(got) == sorted(docks(12)), "once each"
+    assert set(got[:2]) == {"dock-0", "dock-1"}
+    assert set(got[2:5]) == {"dock-2", "dock-3", "dock-4"}
+    page = (await keeping.http.get(f"{RUNS}/{run['id']}/targets", params={"limit": 5})).json()
+    assert [(one["device_id"], one["wave"], one["state"]) for one in page["targets"]] == [
+        ("dock-0", 1, "succeeded"),
+        ("dock-1", 1, "succeeded"),
+        ("dock-2", 2, "succeeded"),
+        ("dock-3", 2, "succeeded"),
+        ("dock-4", 2, "succeeded"),
+    ]
+    asked = {"limit": 200, "cursor": page["cursor"]}
+    rest = (await keeping.http.get(f"{RUNS}/{run['id']}/targets", params=asked)).json()
+    assert [one["device_id"] for one in rest["targets"]] == docks(12)[5:]
+    assert rest["cursor"] is None
+    command = (await keeping.http.get(f"/v1/commands/{page['targets'][0]['command_id']}")).json()
+    assert (command["device_id"], command["state"]) == ("dock-0", "succeeded")
+    listed = (await keeping.http.get(RUNS)).json()["runs"]
+    assert [(one["id"], one["state"]) for one in listed] == [(run["id"], "succeeded")]
+
+
+async def test_a_rule_pauses_it_and_a_person_forgives(keeping: Rig) -> None:
+    await tell(keeping, docks(10))
+    run = await begin(keeping, docks(10), "refuse", in_flight=1, stop=[{"count": 3}])
+    paused = await becomes(keeping, run, "paused")
+    assert paused["counts"] == {"failed": 3, "waiting": 7}
+    assert len(keeping.device.received) == 3
+    explained = (await keeping.http.get(f"{RUNS}/{run['id']}/explain")).json()
+    assert explained["said"] == "it is paused by a stop rule: 3 targets are failed or timed_out; the rule stops at 3"
+    assert explained["rules"] == [{"of": ["failed", "timed_out"], "count": 3, "then": "pause", "counted": 3}]
+    assert explained["failures"] == [
+        {
+            "state": "failed",
+            "code": "42",
+            "message": "no GPS",
+            "count": 3,
+            "devices": ["dock-0", "dock-1", "dock-2"],
+        }
+    ]
+    refused = await post(keeping, run, "resume")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:homing:problem:run-state")
+    assert "a stop rule still holds" in refused.json()["detail"]
+    assert (await post(keeping, run, "resume", {"forgive": True})).json()["state"] == "running"
+    await counted(keeping, run, failed=6, waiting=4)
+    assert (await post(keeping, run, "abort")).json()["counts"] == {"failed": 6, "skipped": 4}
+    assert (await becomes(keeping, run, "aborted"))["counts"] == {"failed": 6, "skipped": 4}
+    assert (await post(keeping, run, "pause")).status_code == 409
+    assert len(keeping.device.received) == 6
+
+
+async def test_who_is_away_waits_for_its_turn_and_keeps_nobody_from_theirs(keeping: Rig) -> None:
+    await tell(keeping, docks(4))
+    await tell(keeping, docks(2), online=False)
+    run = await begin(keeping, docks(4), in_flight=1)
+    await counted(keeping, run, waiting=2, succeeded=2)
+    explained = (await keeping.http.get(f"{RUNS}/{run['id']}/explain")).json()
+    assert "2 targets of wave 1 have their turn: they are away" in explained["said"]
+    await tell(keeping, docks(2))
+    await becomes(keeping, run, "succeeded")
+    assert [one["device"] for one in keeping.device.received][:2] == ["dock-2", "dock-3"]
+
+
+async def test_who_stays_away_is_unreachable(keeping: Rig) -> None:
+    await tell(keeping, docks(2))
+    await tell(keeping, docks(1), online=False)
+    run = await begin(keeping, docks(2), hold="1s")
+    done = await becomes(keeping, run, "failed")
+    assert done["counts"] == {"succeeded": 1, "unreachable": 1}
+    (row,) = (await keeping.http.get(f"{RUNS}/{run['id']}/targets", params={"state": "unreachable"})).json()["targets"]
+    assert (row["device_id"], row["command_id"], row["code"]) == ("dock-0", None, "device_offline")
+
+
+async def test_a_wave_may_wait_for_a_person(keeping: Rig) -> None:
+    await tell(keeping, docks(3))
+    run = await begin(keeping, docks(3), waves=[{"size": 1, "then": "wait"}])
+    paused = await becomes(keeping, run, "paused")
+    assert paused["counts"] == {"succeeded": 1, "waiting": 2}
+    assert paused["steps"][-1]["said"] == "wave 1 of 2 has ended"
+    await post(keeping, run, "resume")
+    await becomes(keeping, run, "succeeded")
+
+
+async def test_an_abort_cancels_what_is_open_where_it_is_asked_to(keeping: Rig) -> None:
+    await tell(keeping, docks(3))
+    run = await begin(keeping, docks(3), "silent", in_flight=2)
+    await counted(keeping, run, handed=2, waiting=1)
+    await post(keeping, run, "abort", {"open": "cancel"})
+    assert (await becomes(keeping, run, "aborted"))["counts"] == {"cancelled": 2, "skipped": 1}
+
+
+async def test_a_pause_counts_at_once_and_until_it_is_over_nothing_begins(keeping: Rig) -> None:
+    await tell(keeping, docks(6))
+    run = await begin(keeping, docks(6), "silent", in_flight=2)
+    await counted(keeping, run, handed=2, waiting=4)
+    assert (await post(keeping, run, "pause")).json()["state"] == "paused"
+    for command in list(keeping.device.received):
+        keeping.device.answer(command, '"status":"ok"')
+    await counted(keeping, run, succeeded=2, waiting=4)
+    assert len(keeping.device.received) == 2
+    await post(keeping, run, "resume")
+    await counted(keeping, run, succeeded=2, handed=2, waiting=2)
+
+
+async def test_the_same_key_is_the_same_run_and_a_dry_run_is_none(keeping: Rig) -> None:
+    await tell(keeping, docks(2))
+    key = {"Idempotency-Key": "rollout-7"}
+    run = await begin(keeping, docks(2), headers=key)
+    assert (await begin(keeping, docks(2), headers=key))["id"] == run["id"]
+    other = {"targets": {"devices": ["dock-7"]}, "command": {"method": "ok"}}
+    refused = await keeping.http.post(RUNS, json=other, headers=key)
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:homing:problem:idempotency-key-reused")
+    dry = await keeping.http.post(RUNS, json={**other, "waves": ["50%"]}, params={"dry_run": "true"})
+    assert (dry.status_code, dry.json()) == (200, {"total": 1, "devices": ["dock-7"], "waves": [1]})
+    assert len((await keeping.http.get(RUNS)).json()["runs"]) == 1
+
+
+GOOD: Json = {"targets": {"devices": ["dock-1"]}, "command": {"method": "ok"}}
+DEEP: Json = {"not": {"not": {"not": {"not": {"devices": ["dock-1"]}}}}}
+
+
+@pytest.mark.parametrize(
+    ("members", "field", "says"),
+    [
+        ({"target": {}}, "target", "is unknown; allowed: targets, command, waves"),
+        ({"targets": None}, "targets", "is null; an object is needed"),
+        ({"targets": {}}, "targets", "has 0 members"),
+        (
+            {"targets": {"online": True}},
+            "targets.online",
+            "is unknown; allowed: devices, labels, profile, all",
+        ),
+        ({"targets": {"devices": ["dock-*"]}}, "targets", "this node has none; allowed: ids of devices"),
+        ({"targets": {"all": [{"devices": [1]}]}}, "targets.all.0.devices", "has a number in it"),
+        ({"targets": DEEP}, "targets.not.not.not.not", "is nested too deep"),
+        ({"command": {"method": "ok", "notify": []}}, "command.notify", "is unknown; allowed: method"),
+        ({"command": {"method": "ok", "hold": "0s"}}, "command.hold", "out of range"),
+        ({"command": {}}, "command.method", "is missing"),
+        ({"command": {"method": "ok", "profile": "nobody"}}, "profile", "is unknown"),
+        ({"waves": [0]}, "waves.0", "0 is none; allowed: a number of devices"),
+        ({"waves": ["rest", 5]}, "waves.0", '"rest" is the last wave; 1 follow it'),
+        ({"waves": ["101%"]}, "waves.0", "allowed: a number of devices"),
+        ({"waves": [1] * 21}, "waves", "has 21 entries; allowed are 20"),
+        ({"waves": [{"size": 1, "then": "approve"}]}, "waves.0.then", "until a person resumes the run"),
+        ({"stop": [{}]}, "stop.0", 'needs either "share"'),
+        ({"stop": [{"share": "5%", "of": ["sad"]}]}, "stop.0.of", "'sad' is none; allowed: failed"),
+        ({"stop": [{"share": "0%"}]}, "stop.0.share", "above 0% and up to 100%"),
+        ({"in_flight": True}, "in_flight", "a whole number is needed"),
+        ({"in_flight": 5001}, "in_flight", "allowed: 1 to 5000"),
+        ({"until": "721h"}, "until", "allowed: 1s to 720h"),
+        ({"start_at": "soon"}, "start_at", "is no instant"),
+        ({"start_at": "2099-01-01T00:00:00Z"}, "start_at", "more than 30 days ahead"),
+        ({"order": "random"}, "order", "allowed: shuffled, as_listed"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused(rig: Rig, members: Json, field: str, says: str) -> None:
+    answer = await rig.http.post(RUNS, json={**GOOD, **members})
+    assert answer.status_code == 422, answer.text
+    (fault,) = answer.json()["errors"]
+    assert fault["field"] == field
+    assert says in fault["reason"]
+    assert (await rig.http.get(RUNS)).json()["runs"] == []
+
+
+async def test_what_is_not_there_is_said_so(rig: Rig) -> None:
+    nobody = f"{RUNS}/run-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
+    for answer in (
+        await rig.http.get(nobody),
+        await rig.http.get(f"{nobody}/targets"),
+        await rig.http.get(f"{nobody}/explain"),
+        await rig.http.post(f"{nobody}/pause"),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:homing:problem:run-not-found")
+    assert (await rig.http.get(f"{RUNS}/run-1")).status_code == 422
+
+
+class TestRights:
+    @pytest.fixture
+    async def site(self, tmp_path: Path) -> AsyncIterator[Site]:
+        async with guarded(tmp_path) as site:
+            yield site
+
+    async def test_labels_choose_among_the_devices_that_the_caller_may_read(self, site: Site) -> None:
+        for number in range(3):
+            await site.rig.http.put(
+                f"/v1/devices/drone-{number}",
+                json={"labels": {"site": "north" if number else "south"}},
+                headers=site.headers("admin"),
+            )
+        body = {"targets": {"labels": {"site": "north"}}, "command": {"method": "ok"}, "order": "as_listed"}
+        dry = await site.rig.http.post(RUNS, json=body, params={"dry_run": "true"}, headers=site.headers("operator"))
+        assert dry.json()["devices"] == ["drone-1", "drone-2"]
+        body["targets"] = {"all": [{"devices": ["drone-*"]}, {"not": {"labels": {"site": "north"}}}]}
+        dry = await site.rig.http.post(RUNS, json=body, params={"dry_run": "true"}, headers=site.headers("operator"))
+        assert dry.json()["devices"] == ["drone-0"]
+        body["targets"] = {"labels": {"site": "nowhere"}}
+        none = await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))
+        assert (none.status_code, none.json()["type"]) == (422, "urn:homing:problem:no-targets")
+
+    async def test_who_may_not_send_to_all_of_them_begins_nothing(self, site: Site) -> None:
+        body = {"targets": {"devices": ["drone-1", "lamp-1", "lamp-2"]}, "command": {"method": "ok"}}
+        refused = await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))
+        assert refused.status_code == 403
+        assert (
+            "the caller may not send ok to 2 of 3 targets: lamp-1, lamp-2; nothing was begun"
+            in (refused.json()["detail"])
+        )
+        assert (await site.rig.http.get(RUNS, headers=site.headers("operator"))).json()["runs"] == []
+        assert (await site.rig.http.post(RUNS, json=body, headers=site.headers("viewer"))).status_code == 403
+
+    async def test_each_operation_needs_the_right(self, site: Site) -> None:
+        body = {"targets": {"devices": ["drone-1"]}, "command": {"method": "silent"}}
+        run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))).json()
+        for operation in sorted(OF_FLEETS):
+            method, _, path = operation.partition(" ")
+            url = path.format(run_id=run["id"])
+            for who, status in ((None, 401), ("nobody", 403), ("viewer", 403), ("approver", 403)):
+                answer = await site.rig.http.request(method, url, json=body, headers=site.headers(who))
+                assert answer.status_code == status, (operation, who)
+            if url != RUNS:
+                answer = await site.rig.http.request(method, url, headers=site.headers("neighbour"))
+                assert answer.status_code == 404, operation
+        assert (await site.rig.http.get(f"{RUNS}/{run['id']}", headers=site.headers("operator"))).status_code == 200
+        lines = (await site.rig.http.get("/v1/audit", headers=site.headers("boss"))).json()["lines"]
+        told = [one["line"] for one in lines if one["line"]["kind"] == "fleet"]
+        assert [(one["run"], one["do"], one["method"]) for one in told] == [(run["id"], "begin", "silent")]
+
+    async def test_a_run_of_another_tenant_is_as_one_that_never_was(self, site: Site) -> None:
+        body = {"targets": {"devices": ["drone-1"]}, "command": {"method": "ok"}}
+        run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))).json()
+        assert (run["tenant"], bool(run["by"])) == ("air", True)
+        for who, status in (("neighbour", 404), ("boss", 200), ("admin", 200)):
+            answer = await site.rig.http.get(f"{RUNS}/{run['id']}", headers=site.headers(who))
+            assert answer.status_code == status, who
+        assert (await site.rig.http.get(RUNS, headers=site.headers("neighbour"))).json()["runs"] == []
