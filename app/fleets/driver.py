@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import orjson
 import structlog
 
+from app.access.origin import ASKING, RequestOrigin
 from app.access.ports import Access
 from app.commands.send.invoker import Invocation
 from app.commands.send.registrar import CommandRequest
@@ -279,8 +280,9 @@ class RunDriver:
 
     async def _register(self, known: KnownRun, indexes: Sequence[int]) -> None:
         """Register the commands of targets that are marked as handed; what does not succeed comes again."""
-        if known.run.state is RunState.ABORTING:
+        if known.run.state is RunState.ABORTING or not indexes:
             return
+        ASKING.set(RequestOrigin(known.plan.caller, None, self._run_id.encode()))  # who the audit names
         for start in range(0, len(indexes), AT_A_TIME):
             if self._is_late():
                 return  # another node may have registered them, and their records may have ended since

@@ -310,9 +310,18 @@ class TestRights:
                 answer = await site.rig.http.request(method, url, headers=site.headers("neighbour"))
                 assert answer.status_code == 404, operation
         assert (await site.rig.http.get(f"{RUNS}/{run['id']}", headers=site.headers("operator"))).status_code == 200
-        lines = (await site.rig.http.get("/v1/audit", headers=site.headers("boss"))).json()["lines"]
-        told = [one["line"] for one in lines if one["line"]["kind"] == "fleet"]
-        assert [(one["run"], one["do"], one["method"]) for one in told] == [(run["id"], "begin", "silent")]
+        told: list[Json] = []
+
+        async def are_told() -> bool:
+            lines = (await site.rig.http.get("/v1/audit", headers=site.headers("boss"))).json()["lines"]
+            told[:] = [one["line"] for one in lines if one["line"]["kind"] in ("fleet", "command")]
+            return len(told) >= 2
+
+        await eventually(are_told)
+        (begun,) = [one for one in told if one["kind"] == "fleet"]
+        (sent,) = [one for one in told if one["kind"] == "command"]
+        assert (begun["run"], begun["do"], begun["method"]) == (run["id"], "begin", "silent")
+        assert (sent["device"], sent["who"], sent["agent"]) == ("drone-1", run["by"], run["id"])
 
     async def test_a_run_of_another_tenant_is_as_one_that_never_was(self, site: Site) -> None:
         body = {"targets": {"devices": ["drone-1"]}, "command": {"method": "ok"}}
