@@ -195,8 +195,9 @@ def test_the_topics_of_every_shipped_profile_have_one_device_each() -> None:
     for name, one in load_profiles(shipped=["all"]).items():
         topics = DeviceTopics([one])
         told = [*(each.topic for each in one.requests), *(each.to for each in one.replies)]
-        said = [each.topic for each in (*one.responses, *one.replies)]
-        for template in (*told, *said, *(each.topic for each in (*one.events, *one.presence))):
+        said = [*(each.topic for each in one.responses), *(each.topic for each in one.replies)]
+        noticed = [*(each.topic for each in one.events), *(each.topic for each in one.presence)]
+        for template in (*told, *said, *noticed):
             topic = template.filled({place: f"x{number}" for number, place in enumerate(template.names)})
             parties = topics.parties_of(topic)
             devices = parties.listeners if template in told else parties.speakers
