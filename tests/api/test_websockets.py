@@ -341,6 +341,8 @@ async def test_a_peer_that_is_lost_is_let_go(site: Site) -> None:
     async with socket(site.port) as one:
         one.send(BytesMessage(b"abc"))
         await one.next()
+        one.writer.write(bytes((FRAGMENT, 0x82)) + b"\0" * 4 + b"ha")
+        await until(lambda: site.limiter.held > 0)
         one.writer.transport.abort()
         await until(lambda: bool(site.echo.ended))
     assert site.echo.ended == [1006]
