@@ -161,15 +161,19 @@ class RunDriver:
         return self._monotonic() - self._leased_at > LEASE.total_seconds() / 2
 
     async def _learn(self, known: KnownRun, now: int) -> list[int]:
-        """Note how targets have ended; return those whose command is still to be registered."""
-        unregistered = []
+        """Note how targets have ended; return those whose command is to be registered, or registered again."""
+        unregistered, aborting = [], known.run.state is RunState.ABORTING
         handed = known.run.marked(TargetMark.HANDED)
         for start in range(0, len(handed), TOGETHER):
             some = handed[start : start + TOGETHER]
             ids = [known.child(index, self._targets[index][0]) for index in some]
             for index, outcome in zip(some, await self._commands.outcomes(ids), strict=True):
                 if outcome is None:
-                    self._registered.add(index)
+                    if aborting:
+                        self._registered.add(index)
+                    elif index not in self._registered:
+                        # A driver that died may have told nobody that it waits: so it is tried at once.
+                        unregistered.append(index)
                 elif self._is_new(known, index, outcome, now):
                     if not self._is_given_up(known, index, now):
                         unregistered.append(index)

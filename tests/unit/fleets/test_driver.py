@@ -44,12 +44,14 @@ class Children:
     def __init__(self, store: MemoryStateStore) -> None:
         self._store = store
         self.sent: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
         self.before: Callable[[], None] = lambda: None
         self.after: Callable[[], None] = lambda: None
         self.fails: Callable[[], bool] = lambda: False
 
     async def invoke(self, request: CommandRequest, caller: Caller | None, *, park: bool) -> Invocation:
         del caller, park
+        self.asked[request.device_id] += 1
         self.before()
         if self.fails():
             raise StoreUnavailableError("nobody knows")
@@ -204,6 +206,15 @@ async def test_a_driver_that_was_replaced_hands_nothing_out() -> None:
     await rounds(second, world)
     assert await world.counts() == {"cancelled": 2, "handed": 2, "waiting": 1}
     assert sum(world.children.sent.values()) == 4
+
+
+async def test_what_is_held_already_is_registered_again_once_by_the_next_driver() -> None:
+    """The node that registered it may have died before it told others that it waits."""
+    world = await world_of(4)
+    await rounds(await world.driver(), world)
+    await rounds(await world.driver(), world, 3)
+    assert world.children.asked == Counter({f"dock-{index}": 2 for index in range(4)})
+    assert world.children.sent == Counter({f"dock-{index}": 1 for index in range(4)})
 
 
 async def test_a_store_that_says_nothing_is_asked_again_and_nobody_gets_two() -> None:
