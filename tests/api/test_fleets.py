@@ -261,6 +261,7 @@ async def test_what_is_not_there_is_said_so(rig: Rig) -> None:
     ):
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:homing:problem:run-not-found")
     assert (await rig.http.get(f"{RUNS}/run-1")).status_code == 422
+    assert (await rig.http.get(f"{nobody}/targets", params={"cursor": "k"})).status_code == 422
 
 
 class TestRights:

@@ -28,6 +28,7 @@ from app.core.errors import InvalidInputError
 from app.core.fleets.ids import RUN_ID
 from app.core.fleets.marks import MARK_OF_WORD
 from app.core.fleets.run import FleetRun
+from app.core.fleets.targets import MOST_TARGETS
 from app.core.identifiers import validate_idempotency_key
 from app.fleets.administration import RunOwner
 from app.fleets.plan import KnownRun
@@ -210,6 +211,12 @@ def _state(text: str) -> str:
     return text
 
 
+def _index(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MOST_TARGETS)):
+        return int(text)
+    raise InvalidInputError("cursor", "is none that a page of these targets gave")
+
+
 @router.get(
     "/{run_id}/targets",
     summary="List the targets of a fleet run",
@@ -234,7 +241,7 @@ async def list_fleet_targets(
     """Lists the targets that the caller may read, each with its command."""
     check_names(request, ("state", "limit", "cursor"))
     kind = f"targets of {run_id}"
-    after = -1 if cursor is None else int(asker.cursors.take(kind, cursor))
+    after = -1 if cursor is None else _index(asker.cursors.take(kind, cursor))
     known = await bridge.runs.get(bridge.owner.tenant, run_id)
     mark = None if state is None else mark_of_word(state)
     rows, last = await bridge.runs.targets(known, mark, after, limit, asker.may_know)
