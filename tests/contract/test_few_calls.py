@@ -10,10 +10,23 @@ from app.store.redis.driver.plain import MOST_CONNECTIONS, PlainRedis
 from tests.services import RedisProcess
 
 
-async def test_many_calls_at_once_share_a_bounded_number_of_connections() -> None:
-    async def nothing() -> None:
-        raise AssertionError
+async def nothing() -> None:
+    raise AssertionError
 
+
+async def test_connections_that_redis_has_closed_fail_no_call() -> None:
+    with RedisProcess() as server:
+        few = PlainRedis(server.url, scripts={}, timeout=30.0, became_replica=nothing)
+        await asyncio.gather(*(few.call("PING") for _ in range(MOST_CONNECTIONS)))
+        async with Redis(port=server.port) as other:
+            await other.client_kill_filter(_type="normal", skipme=True)
+            while len(await other.client_list(_type="normal")) > 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert await asyncio.gather(*(few.call("PING") for _ in range(MOST_CONNECTIONS))) == [True] * MOST_CONNECTIONS
+        await few.close()
+
+
+async def test_many_calls_at_once_share_a_bounded_number_of_connections() -> None:
     with RedisProcess() as server:
         few = PlainRedis(server.url, scripts={}, timeout=30.0, became_replica=nothing)
         async with Redis(port=server.port) as other:

@@ -11,6 +11,7 @@ from redis.asyncio.connection import BlockingConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
+from redis.maint_notifications import MaintNotificationsConfig
 
 from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisKind, RedisTerms, parse_redis_url
@@ -73,7 +74,12 @@ class PlainRedis:
         became_replica: Callable[[], Awaitable[None]],
         terms: RedisTerms = NO_TERMS,
     ) -> None:
-        options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+        options: dict[str, Any] = {
+            "socket_timeout": timeout,
+            "socket_connect_timeout": timeout,
+            # With them, redis-py 8 hands out connections that Redis has closed: each would fail a call.
+            "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+        }
         self._redis: Redis = Redis.from_pool(
             BlockingConnectionPool(
                 max_connections=MOST_CONNECTIONS,

@@ -142,6 +142,7 @@ class Rig:
     async def counters(self, name: str) -> dict[str, Mapping[str, Any]]:
         """Return what a node says of itself under /v1/nodes."""
         async with self.session.get(f"{self.nodes[name].url}/v1/nodes") as response:
+            response.raise_for_status()
             said: dict[str, Any] = await response.json()
             return said
 
