@@ -75,7 +75,8 @@ def test_the_first_half(environment: dict[str, str], tmp_path: Path) -> None:
         said = run(script_of(FIRST).replace("http://127.0.0.1:8080", url), environment | {"HOMING_URL": url}, tmp_path)
     assert "cover_open on dock-1: succeeded in" in said
     assert "exit code 2" in said
-    assert "exit code 3" in said
+    assert "nobody is subscribed" in said
+    assert "exit code 5" in said
     assert "flighttask_execute on dock-2: succeeded" in said
     assert '"method":"cover_close"' in said
 
