@@ -17,8 +17,8 @@ from app.runtime.telemetry import Counters
 
 YOUNG: Final = timedelta(seconds=10)
 """Nobody has copied and restored a store within so short a time: nodes that start together ask nobody."""
-PATIENCE: Final = timedelta(seconds=1)
-"""How long the first node of a cluster waits for nodes of another one to answer."""
+PATIENCE: Final = timedelta(seconds=3)
+"""How long the first node of a cluster waits for nodes of another one to answer: busy ones have needed a second."""
 
 
 class _FounderCluster(Membership, ClusterDirectory, Protocol):
