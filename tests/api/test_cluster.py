@@ -31,6 +31,7 @@ async def test_the_node_shows_itself(rig: Rig) -> None:
         "replies",
         "deliveries",
         "held_devices",
+        "fleet_runs",
         "records",
     }
     assert body["self"]["counters"]["response.local"] == 1
