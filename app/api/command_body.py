@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from app.commands.send.registrar import CommandRequest
+from app.core.characters import shown
 from app.core.commands.command import IfOffline
 from app.core.commands.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
@@ -49,9 +50,7 @@ class CommandBodyReader:
             raise InvalidInputError("body", f"is {kind_in_words(body)}; a JSON object is needed")
         for name in body:
             if name not in MEMBERS:
-                raise InvalidInputError(
-                    name[:64].encode("ascii", "backslashreplace").decode(), f"is unknown; {_ALLOWED}"
-                )
+                raise InvalidInputError(shown(name), f"is unknown; {_ALLOWED}")
         method = validate_method(_text(body, "method"))
         named = "profile" in body
         profile = _text(body, "profile") if named else self._profile_of(device_id) or self._profile

@@ -19,7 +19,8 @@ from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
 from app.api.sse import SseStreams
 from app.api.turns import Turns
 from app.audit.recorder import Audit
-from app.broker.operators import BrokerOperations, needed_broker
+from app.broker.operators import BrokerOperations
+from app.broker.plane import needed_broker
 from app.core.access.callers import Caller
 from app.core.access.rules import EXCHANGE_PLACE, QUEUE_PLACE, Action
 from app.core.commands.command import Command
@@ -199,11 +200,8 @@ Events = Annotated[EventPlane, Depends(_port(lambda ports: needed(ports.events))
 """The event plane; EventsOffError where there is none."""
 EventsOrNone = Annotated[EventPlane | None, Depends(_port(lambda ports: ports.events))]
 """The event plane, where there is one."""
-OwnBroker = Annotated[
-    BrokerOperations,
-    Depends(_port(lambda ports: needed_broker(None if ports.broker is None else ports.broker.operations))),
-]
-"""The broker in this node; BrokerOffError where there is none."""
+OwnBroker = Annotated[BrokerOperations, Depends(_port(lambda ports: needed_broker(ports.broker).operations))]
+"""The operations of the broker in this node; BrokerOffError where there is none."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
 Records = Annotated[DirectoryRecords, Depends(_directory)]

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from app.api.command_body import CommandBodyReader
+from app.core.characters import shown
 from app.core.commands.deadlines import LearnedTimeouts
 from app.core.errors import InvalidInputError
 from app.core.events.instants import parse_position
@@ -29,12 +30,12 @@ from app.core.payload import JsonValue, kind_in_words
 from app.fleets.administration import RunRequest
 from app.fleets.plan import FleetCommand
 from app.settings import Settings
+from app.store.rules import micros
 
 MEMBERS: Final = ("targets", "command", "waves", "stop", "in_flight", "start_at", "until", "order")
 OF_COMMAND: Final = ("method", "params", "timeout", "profile", "one_way", "hold")
 USUAL_HOLD: Final = timedelta(minutes=5)
 ORDERS: Final = ("shuffled", "as_listed")
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class FleetBodyReader:
@@ -49,8 +50,7 @@ class FleetBodyReader:
             raise InvalidInputError("body", f"is {kind_in_words(body)}; a JSON object is needed")
         for name in body:
             if name not in MEMBERS:
-                shown = name[:64].encode("ascii", "backslashreplace").decode()
-                raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(MEMBERS)}")
+                raise InvalidInputError(shown(name), f"is unknown; allowed: {', '.join(MEMBERS)}")
         for name in ("targets", "command"):
             if name not in body:
                 raise InvalidInputError(name, "is missing; an object is needed")
@@ -68,7 +68,7 @@ class FleetBodyReader:
 
         def spec(now: int) -> RunSpec:
             begins = now if start_at is None else max(now, parse_position("start_at", start_at, now))
-            if now and begins - now > LONGEST_RUN // _MICROSECOND:
+            if now and begins - now > micros(LONGEST_RUN):
                 raise InvalidInputError("start_at", f"is more than {LONGEST_RUN.days} days ahead, which is the most")
             return RunSpec(
                 waves=waves,
@@ -76,7 +76,7 @@ class FleetBodyReader:
                 in_flight=in_flight,
                 hold=hold,
                 start_at=begins,
-                until=begins + length // _MICROSECOND,
+                until=begins + micros(length),
             )
 
         return RunRequest(

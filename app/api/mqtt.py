@@ -13,8 +13,9 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.api.ports import Ports
-from app.api.problems import NOT_FOUND, answer_to, problem
+from app.api.problems import answer_to
 from app.api.websockets import MQTT, WebSocketClose, upgrade_required
+from app.broker.plane import needed_broker
 from app.broker.stream import MessageStream
 from app.core.errors import HomingError, InvalidInputError
 from app.runtime.tasks import end
@@ -38,11 +39,8 @@ class MqttSockets:
     async def serve(self, wire: WebSocket) -> None:
         """Serve a client; it is refused in plain HTTP where there is no broker, or where it speaks something else."""
         await wire.receive()
-        broker = self._ports.broker
-        if broker is None:
-            await wire.send_denial_response(problem(NOT_FOUND, "this node has no broker (HOMING_BROKER_URL)"))
-            return
         try:
+            broker = needed_broker(self._ports.broker)
             if SUBPROTOCOL not in wire.scope["subprotocols"]:
                 raise InvalidInputError("Sec-WebSocket-Protocol", f"does not offer {SUBPROTOCOL}")  # [MQTT-6.0.0-3]
             stream = broker.open_stream()
@@ -65,7 +63,7 @@ async def _carry(wire: WebSocket, stream: MessageStream, ended: asyncio.Event) -
     """Carry bytes both ways until somebody closes."""
     read, written, sent_away = parts = [
         asyncio.create_task(one, name="mqtt over websocket")
-        for one in (_read(wire, stream), _write(wire, stream), _wait(ended))
+        for one in (_read(wire, stream), _write(wire, stream), ended.wait())
     ]
     try:
         await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -95,10 +93,6 @@ async def _read(wire: WebSocket, stream: MessageStream) -> str | None:
 async def _write(wire: WebSocket, stream: MessageStream) -> None:
     while data := await stream.outgoing():
         await wire.send_bytes(data)
-
-
-async def _wait(ended: asyncio.Event) -> None:
-    await ended.wait()
 
 
 router = APIRouter(include_in_schema=False)

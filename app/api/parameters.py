@@ -14,6 +14,7 @@ from app.api.cursors import ANY as ANY_CURSOR
 from app.api.v1 import command_models as schemas
 from app.api.v1.command_models import said
 from app.core import identifiers
+from app.core.characters import shown
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id
 
@@ -102,8 +103,7 @@ def check_names(request: Request, allowed: Sequence[str], repeatable: Sequence[s
     given = [name for name, _ in request.query_params.multi_items()]
     for name in given:
         if name not in allowed:
-            shown = name[:64].encode("ascii", "backslashreplace").decode()
-            raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(allowed)}")
+            raise InvalidInputError(shown(name), f"is unknown; allowed: {', '.join(allowed)}")
         if name not in repeatable and given.count(name) > 1:
             raise InvalidInputError(name, "is given twice; allowed: once")
 

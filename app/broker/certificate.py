@@ -16,7 +16,7 @@ CERT_FILE: Final = "HOMING_BROKER_CERT_FILE"
 KEY_FILE: Final = "HOMING_BROKER_KEY_FILE"
 DAY: Final = 86_400
 SOON_DAYS: Final = 14
-"""From so many days before its end on, a certificate is talked about."""
+"""A certificate is talked about from so many days before its end on."""
 _CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 _KEY: Final = "PRIVATE KEY-----"

@@ -11,7 +11,7 @@ from app.broker.keeper import SessionKeeper
 from app.core.broker.broker import Broker
 from app.core.broker.message import Message
 from app.core.broker.operators import ClientSessionState, end_session, remove_retained, retained, state_of
-from app.core.errors import BrokerEntryNotFoundError, BrokerOffError
+from app.core.errors import BrokerEntryNotFoundError
 
 _log = structlog.get_logger(__name__)
 
@@ -60,10 +60,3 @@ class BrokerOperations:
 
 def _no_session(client_id: str) -> BrokerEntryNotFoundError:
     return BrokerEntryNotFoundError(f"the broker has no session of client id {client_id[:256]!a}")
-
-
-def needed_broker(operations: BrokerOperations | None) -> BrokerOperations:
-    """The operations of the broker in this node; BrokerOffError where there is none."""
-    if operations is None:
-        raise BrokerOffError("this node has no broker of its own: HOMING_BROKER_URL is empty")
-    return operations

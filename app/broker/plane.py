@@ -22,7 +22,7 @@ from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.journal import BrokerJournal
 from app.core.clock import Clock
-from app.core.errors import ConfigurationError
+from app.core.errors import BrokerOffError, ConfigurationError
 from app.kernel import Kernel
 from app.plane import Plane
 from app.runtime.services import Service
@@ -41,7 +41,7 @@ class BrokerPlane:
     operations: BrokerOperations
     plane: Plane
     open_stream: Callable[[], MessageStream]
-    """For a client that comes over another socket than its own; UnavailableError."""
+    """Opens a stream for a client that comes over another socket than the broker's own; UnavailableError."""
 
 
 def with_own_login(settings: Settings, secret: str) -> Settings:
@@ -142,3 +142,10 @@ def _fills(broker: Broker) -> Mapping[str, Fill]:
         "broker_sessions": Fill(len(broker.sessions), bounds.sessions),
         "broker_waiting_bytes": Fill(broker.waiting_bytes, bounds.waiting_bytes),
     }
+
+
+def needed_broker(plane: BrokerPlane | None) -> BrokerPlane:
+    """The broker of this node; BrokerOffError where there is none."""
+    if plane is None:
+        raise BrokerOffError("this node has no broker of its own: HOMING_BROKER_URL is empty")
+    return plane

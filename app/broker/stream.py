@@ -15,7 +15,7 @@ from app.core.broker.decoder import decode
 from app.core.broker.wire import Framing
 
 UNSENT_BYTES: Final = 262_144
-"""What waits for one client before messages wait in the session instead."""
+"""The bytes that wait for one client before messages wait in the session instead."""
 MOST_UNSENT_BYTES: Final = 1_048_576
 """A client that has this much to read, which are acknowledgements then, is one that never reads."""
 

@@ -17,7 +17,7 @@ from app.core.topics import TopicTemplate
 from app.core.topictree import MOST_TOPICS, TopicTree
 
 ANY: Final = "*"
-"""In the place of a device id: the payload of a message names it, so that it may be anyone. No device is called so."""
+"""A word in the place of a device id: the payload of a message names the device. None is called so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def about_own_broker(settings: Settings, days_left: int | None, trouble: str) -> Iterator[Diagnosis]:
-    """On the listeners; `days_left` of the certificate, if there is one, or the `trouble` with its files."""
+    """Diagnose the listeners; `days_left` of the certificate, if there is one, or the `trouble` with its files."""
     broker = settings.broker
     host = split_address(broker.url).hostname or ""
     if broker.url and settings.access.url and not (is_loopback(host) or host == "localhost"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from homing_client import Homing
 
 ROUND_SECONDS: Final = 1.0
-"""How often somebody who waits for the end of a run asks how it stands."""
+"""Somebody who waits for the end of a run asks so often how it stands."""
 ENDS: Final = {
     "succeeded": Exit.OK,
     "failed": Exit.FAILED,

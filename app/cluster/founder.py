@@ -18,7 +18,7 @@ from app.runtime.telemetry import Counters
 YOUNG: Final = timedelta(seconds=10)
 """Nobody has copied and restored a store within so short a time: nodes that start together ask nobody."""
 PATIENCE: Final = timedelta(seconds=3)
-"""How long the first node of a cluster waits for nodes of another one to answer: busy ones have needed a second."""
+"""The time that the first node of a cluster waits for answers of another one: busy nodes have needed a second."""
 
 
 class _FounderCluster(Membership, ClusterDirectory, Protocol):

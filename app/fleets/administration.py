@@ -27,7 +27,7 @@ from app.store.commands import CommandReader
 from app.store.fleets import FleetStore, NewRecord, RunChange, Written
 
 TRIES: Final = 20
-"""How often a change is tried again that the driver has overtaken."""
+"""A change that the driver has overtaken is tried so often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class TargetRow:
     mark: TargetMark
     command_id: str | None
     result: Sequence[Any]
-    """When it ended (µs), code and message; empty while it has not."""
+    """The instant at which it ended (µs), code and message; empty while it has not."""
 
 
 class FleetAdministrator:

@@ -244,10 +244,8 @@ class RunDriver:
 
     def _wait_for(self, known: KnownRun, index: int, now: int) -> None:
         since = self._away.get(index, (now, now))[0]
-        if now - since >= round(known.plan.spec.hold.total_seconds() * 1_000_000):
-            self._end(
-                known, index, TargetMark.UNREACHABLE, now, "device_offline", "it was away until its hold was over"
-            )
+        if now - since >= micros(known.plan.spec.hold):
+            self._end(known, index, TargetMark.UNREACHABLE, now, "device_offline", _AWAY)
             self._away.pop(index, None)
         else:
             self._away[index] = (since, now + AGAIN_US)

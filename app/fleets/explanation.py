@@ -38,7 +38,7 @@ class RunExplanation:
     said: str
     because: RunStep | None
     held: int
-    """Of the targets in flight, those that wait for their device."""
+    """The targets in flight that wait for their device."""
     failures: Sequence[FailureGroup]
 
 

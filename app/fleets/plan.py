@@ -81,7 +81,7 @@ class RunPlan:
     command: FleetCommand
     spec: RunSpec
     digest: str
-    """Of the ids of all targets in their order."""
+    """The digest of the ids of all targets in their order."""
 
     @property
     def caller(self) -> Caller | None:

@@ -67,7 +67,7 @@ class Limits:
     stall: float = 30.0
     """How long a peer may take to read 16 KiB of what was written."""
     pong: float = 20.0
-    """How long a WebSocket may be silent until it is sent a ping, and how long after that."""
+    """The time that a WebSocket may be silent until it is sent a ping, and again after that."""
     held: int = 64 * 1024 * 1024
     """What may be held of requests that are not complete, over all connections."""
 

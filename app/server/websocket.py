@@ -269,7 +269,7 @@ class WebSocketConnection(asyncio.Protocol):
     # --- reading ---
 
     def _read(self) -> None:
-        """In slices, and only as far as the application keeps up, and the peer with it."""
+        """Read in slices, and only as far as the application keeps up, and the peer with it."""
         at = 0
         while self._state == _OPEN and at < len(self._backlog) and self._may_read():
             part = self._backlog[at : at + SLICE]
@@ -302,7 +302,7 @@ class WebSocketConnection(asyncio.Protocol):
         return not self._inbox and self._writable.is_set()
 
     def _stand_where_due(self) -> None:
-        """In the line for what the peer owes us, if it does: it owes nothing while we do not listen."""
+        """Stand in the line for what the peer owes us, if it does: it owes nothing while we do not listen."""
         if self._state != _OPEN:
             return
         paused = bool(self._backlog) or not self._may_read()

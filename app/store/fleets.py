@@ -32,7 +32,7 @@ class RunRecord:
     created_at: int
     fingerprint: str
     plan: Mapping[str, Any]
-    """What never changes: who asked for what."""
+    """The part that never changes: who asked for what."""
     status: Mapping[str, Any]
     marks: bytes
     """A byte for each target."""
@@ -61,9 +61,9 @@ class RunChange:
     status: Mapping[str, Any]
     marks: bytes
     results: Mapping[int, Sequence[Any]] = field(default_factory=dict)
-    """What is to be told of targets that have ended, by their index: JSON."""
+    """The notes about targets that have ended, by their index: JSON."""
     epoch: int | None = None
-    """Of the driver; None for people, who write by whatever the driver does."""
+    """The epoch of the driver; None for people, who write whatever the driver does."""
     ended: bool = False
 
 

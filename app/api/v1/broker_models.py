@@ -94,7 +94,7 @@ class RetainedPage(SchemaModel):
 
 
 def session_json(one: ClientSessionState) -> dict[str, Any]:
-    """As the API shows it."""
+    """Return a session as the API shows it."""
     return {
         "client_id": one.client_id,
         "principal": one.owner,
@@ -112,5 +112,5 @@ def session_json(one: ClientSessionState) -> dict[str, Any]:
 
 
 def retained_json(one: Message) -> dict[str, Any]:
-    """As the API shows it."""
+    """Return a retained message as the API shows it."""
     return {"topic": one.topic, "qos": one.qos, "bytes": len(one.payload), "client_id": one.publisher}

@@ -53,7 +53,7 @@ _log = structlog.get_logger(__name__)
 MOST_CALLS: Final = 64
 """Settlements of one connection that are under way; what comes then is read later."""
 CHECK_SECONDS: Final = 15.0
-"""How often it is asked whether a caller may still have what they have, though nobody says that rules have changed."""
+"""The time between two looks at what a caller may still have, though nobody says that rules have changed."""
 SENT_AWAY: Final = "the node stops; go on with another one"
 
 

@@ -20,11 +20,11 @@ from app.queues.plane import QueuePlane, TokenSettlement
 from app.queues.taker import QueueMessage
 
 WAIT_SECONDS: Final = 20.0
-"""How long one look at a queue waits."""
+"""The time that one look at a queue waits."""
 MOST_BYTES: Final = 128 * 1024
-"""Of the events of one frame, where they are several."""
+"""The bound of the events in one frame, where they are several."""
 AGAIN_SECONDS: Final = 1.0
-"""How long a store that is away is left alone."""
+"""The time for which a store that is away is left alone."""
 _MICROS: Final = 1_000_000
 
 

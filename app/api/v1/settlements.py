@@ -46,7 +46,7 @@ def settlement_of(body: models.SettleBody) -> ToldSettlement:
 
 
 def _said(body: models.SettleBody) -> list[tuple[str, str, SettleHow, int, str]]:
-    """For each event that is named: the field, its token, how it is settled, µs, reason."""
+    """Yield of each event that is named the field, its token, how it is settled, µs and reason."""
     found = [(f"done.{at}", one, SettleHow.DONE, -1, "") for at, one in enumerate(body.done)]
     found += [(f"release.{at}", one, SettleHow.RELEASE, -1, "") for at, one in enumerate(body.release)]
     for at, later in enumerate(body.retry):

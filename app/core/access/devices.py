@@ -10,7 +10,7 @@ from app.core.errors import EntryConflictError
 from app.core.identifiers import validate_device_id
 
 _DEVICE: Final = "device:"
-"""What the id of such a principal begins with. To nodes that know no devices it is a service without rights."""
+"""The beginning of the id of such a principal. To nodes that know no devices it is a service without rights."""
 
 
 def is_device_principal(principal_id: str) -> bool:

@@ -17,11 +17,12 @@ from enum import StrEnum
 from typing import Final
 from zlib import crc32
 
+from app.core.characters import CROCKFORD, digits
+
 RandomBytes = Callable[[int], bytes]
 """So many bytes that nobody can guess, as `secrets.token_bytes` makes them."""
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_BASE32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: none that people take for another
 _SECRET_BYTES: Final = 32
 _SECRET_LENGTH: Final = 43
 _CHECKSUM_LENGTH: Final = 6
@@ -29,7 +30,7 @@ _ID_BYTES: Final = 5  # 40 bits: 8 characters of 5
 
 PREFIX: Final = "homing_"
 """With what all keys begin, and no token of an issuer does."""
-PATTERN: Final = f"{PREFIX}[{_BASE32}]{{8}}_[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9A-Za-z]{{{_CHECKSUM_LENGTH}}}"
+PATTERN: Final = f"{PREFIX}[{CROCKFORD}]{{8}}_[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9A-Za-z]{{{_CHECKSUM_LENGTH}}}"
 """What a key looks like, as a regular expression for scanners."""
 _PATTERN: Final = re.compile(PATTERN)
 
@@ -64,8 +65,8 @@ class Key:
 def make_key(random: RandomBytes) -> Key:
     """A new key, of 37 random bytes."""
     return Key(
-        _digits(int.from_bytes(random(_ID_BYTES), "big"), _BASE32, 8),
-        _digits(int.from_bytes(random(_SECRET_BYTES), "big"), _BASE62, _SECRET_LENGTH),
+        digits(int.from_bytes(random(_ID_BYTES), "big"), CROCKFORD, 8),
+        digits(int.from_bytes(random(_SECRET_BYTES), "big"), _BASE62, _SECRET_LENGTH),
     )
 
 
@@ -86,12 +87,4 @@ def parse_key(text: str) -> Key | KeyFault:
 
 
 def _checksum(body: str) -> str:
-    return _digits(crc32(body.encode()), _BASE62, _CHECKSUM_LENGTH)
-
-
-def _digits(number: int, alphabet: str, length: int) -> str:
-    digits = []
-    for _ in range(length):
-        number, digit = divmod(number, len(alphabet))
-        digits.append(alphabet[digit])
-    return "".join(reversed(digits))
+    return digits(crc32(body.encode()), _BASE62, _CHECKSUM_LENGTH)

@@ -21,14 +21,14 @@ class ClientSessionState:
     owner: str | None
     """The principal who began it; None if nobody was asked."""
     own: bool
-    """Whether it is that of the node itself."""
+    """True for the session of the node itself."""
     connected: bool
     since: float
-    """When it was connected, or lost its connection, or was read from the disk."""
+    """The instant at which it was connected, or lost its connection, or was read from the disk."""
     expiry: float
     """Seconds that it lives without a connection."""
     kept: bool
-    """Whether it outlives the node."""
+    """True if it outlives the node."""
     subscriptions: int
     waiting: int
     in_flight: int

@@ -6,12 +6,12 @@ import re
 from hashlib import blake2b
 from typing import Final
 
+from app.core.characters import CROCKFORD, digits
 from app.core.errors import InvalidInputError
 from app.core.identifiers import command_id
 
 RUN_ID: Final = "run-[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _RUN_ID: Final = re.compile(RUN_ID)
-_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _TIME_LENGTH: Final = 10
 _RANDOM_LENGTH: Final = 16
 _ALLOWED: Final = "allowed: 'run-' and a ULID of 26 characters in upper case"
@@ -40,17 +40,9 @@ def child_id(run_id: str, index: int, attempt: int, device_id: str, created_at: 
     It has the form of all command ids, so that it is in the order of the others.
     """
     random = _letters(_RANDOM_LENGTH, "child", run_id, str(index), str(attempt))
-    return command_id(device_id, _of_number(created_at // 1000, _TIME_LENGTH) + random)
+    return command_id(device_id, digits(created_at // 1000, CROCKFORD, _TIME_LENGTH) + random)
 
 
 def _letters(length: int, *parts: str) -> str:
     digest = blake2b("\0".join(parts).encode(), digest_size=20).digest()
-    return _of_number(int.from_bytes(digest, "big") % 32**length, length)
-
-
-def _of_number(number: int, length: int) -> str:
-    letters = []
-    for _ in range(length):
-        number, rest = divmod(number, 32)
-        letters.append(_ALPHABET[rest])
-    return "".join(reversed(letters))
+    return digits(int.from_bytes(digest, "big"), CROCKFORD, length)

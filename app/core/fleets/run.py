@@ -116,7 +116,7 @@ class RunStatus:
     wave_began: int | None = None
     bake_until: int | None = None
     cancels: bool = False
-    """Whether commands that are still open are cancelled, as it was aborted so."""
+    """True if commands that are still open are cancelled, as it was aborted so."""
     driven_at: int = 0
     """The last instant at which a driver had looked at everything that is in flight."""
     driver: str = ""

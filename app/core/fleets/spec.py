@@ -9,6 +9,7 @@ from datetime import timedelta
 from math import ceil
 from typing import Any, Final
 
+from app.core.characters import shown
 from app.core.durations import format_duration, parse_duration
 from app.core.errors import InvalidInputError
 from app.core.fleets.marks import TargetMark
@@ -42,7 +43,7 @@ class WaveSpec:
     bake: timedelta = timedelta()
     """The time that passes after its last target has ended, before the next wave begins."""
     waits: bool = False
-    """Whether a person has to resume the run before the next wave."""
+    """True if a person has to resume the run before the next wave."""
 
     def size(self, total: int, left: int) -> int:
         """The number of its targets, of so many in the run, of which so many are in no wave before it."""
@@ -102,7 +103,7 @@ class RunSpec:
     until: int
 
     def wave_ends(self, total: int) -> list[int]:
-        """For each wave the index behind its last target. The last wave has all that are left."""
+        """Return of each wave the index behind its last target. The last wave has all that are left."""
         ends: list[int] = []
         for wave in (*self.waves, WaveSpec()):
             before = ends[-1] if ends else 0
@@ -179,8 +180,7 @@ def members_of(field: str, value: object, allowed: Sequence[str]) -> Mapping[str
         raise InvalidInputError(field, f"is {kind_in_words(value)}; an object is needed")
     for name in value:
         if name not in allowed:
-            shown = name[:64].encode("ascii", "backslashreplace").decode()
-            raise InvalidInputError(f"{field}.{shown}", f"is unknown; allowed: {', '.join(allowed)}")
+            raise InvalidInputError(f"{field}.{shown(name)}", f"is unknown; allowed: {', '.join(allowed)}")
     return value
 
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 import orjson
 
 from app.core import keys
-from app.core.errors import StoreRefusedError
 from app.store.fleets import KEPT, MOST_LISTED, NewRecord, RunChange, RunRecord, Written, check_open
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import FLEET_CREATE, FLEET_WRITE, ROLE
@@ -85,11 +84,11 @@ class RedisFleets:
     async def runs(self) -> Sequence[RunRecord]:
         found = await self._call("ZREVRANGEBYSCORE", keys.RUNS, "+inf", "-inf", "LIMIT", 0, MOST_LISTED)
         ids = [one.decode() for one in found]
-        rows = await self._calls([("HMGET", keys.run(one)[0], *_FIELDS) for one in ids])
+        rows = await self._lanes.replies_for_list([("HMGET", keys.run(one)[0], *_FIELDS) for one in ids])
         records = [_record(one, [*row, b""]) for one, row in zip(ids, rows, strict=True)]
         gone = [one for one, record in zip(ids, records, strict=True) if record is None]
         if gone:
-            await self._calls([("ZREM", place, *gone) for place in (keys.RUNS, keys.OPEN_RUNS)])
+            await self._lanes.replies_for_list([("ZREM", place, *gone) for place in (keys.RUNS, keys.OPEN_RUNS)])
         return [one for one in records if one is not None]
 
     async def drive(self, run_id: str, holder: str, lease: timedelta, gone: str = "") -> int:
@@ -102,15 +101,8 @@ class RedisFleets:
             await self._call("DEL", lease)
 
     async def _call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
-        (reply,) = await self._calls([command])
+        (reply,) = await self._lanes.replies_for_list([command])
         return reply
-
-    async def _calls(self, commands: Sequence[tuple[str | bytes | int, ...]]) -> list[Any]:
-        replies = await self._lanes.call_for_list(commands)
-        for one in replies:
-            if isinstance(one, BaseException):
-                raise StoreRefusedError(str(one))
-        return replies
 
 
 def _record(run_id: str, found: Sequence[Any]) -> RunRecord | None:

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from app.core import keys
-from app.core.errors import StoreRefusedError
 from app.core.identifiers import partition_of_command
 from app.core.webhooks.deliveries import (
     KEPT_US,
@@ -138,7 +137,7 @@ class RedisWebhooks:
                 ("ZREVRANGEBYSCORE", ended, f"({at}", "-inf", *size),
             ]
         found: list[DeliveryPosition] = []
-        for asked, reply in zip(reads, await self._calls(reads), strict=True):
+        for asked, reply in zip(reads, await self._lanes.replies_for_list(reads), strict=True):
             found += (
                 DeliveryPosition(ended=asked[1] == ended, at=int(score), event_id=one.decode())
                 for one, score in zip(reply[::2], reply[1::2], strict=True)
@@ -154,15 +153,8 @@ class RedisWebhooks:
         await self._lanes.call_for_list([("PEXPIRE", one, ms) for one in keys.webhook(endpoint_id)])
 
     async def _call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
-        (reply,) = await self._calls([command])
+        (reply,) = await self._lanes.replies_for_list([command])
         return reply
-
-    async def _calls(self, commands: Sequence[tuple[str | bytes | int, ...]]) -> list[Any]:
-        replies = await self._lanes.call_for_list(commands)
-        for one in replies:
-            if isinstance(one, BaseException):
-                raise StoreRefusedError(str(one))
-        return replies
 
 
 def _readable(found: Iterable[bytes], decode: Callable[[bytes], _T]) -> Iterable[_T]:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 PATH: Final = "/v1/connect"
 WAIT: Final = "2s"
-"""How long one call waits for an event, so that `stop` is heard."""
+"""The time that one call waits for an event, so that `stop` is heard."""
 WAIT_SECONDS: Final = 2.0
 LOOK_SECONDS: Final = 0.5
-"""How long one look at the connection waits, likewise."""
+"""The time that one look at the connection waits, likewise."""
 ANSWER_SECONDS: Final = 30.0
 AGAIN_SECONDS: Final = 1.0
-"""How long a cluster that is away is left alone."""
+"""The time for which a cluster that is away is left alone."""
 AWAY: Final = 500
 """Statuses from here on are of nodes that may serve later."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from app.core import keys
 from app.core.commands.command import CommandState
@@ -20,7 +19,6 @@ from app.core.commands.stream import (
     StreamPage,
     page_of,
 )
-from app.core.errors import StoreRefusedError
 from app.core.identifiers import PARTITIONS
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
@@ -48,7 +46,7 @@ class RedisCommandChanges:
     async def keep(self, duration: timedelta, told_ms: int = 0) -> int:
         ms = micros(duration) // 1000
         asked = [part for name in _KEYS for part in (("PEXPIRE", name, ms), ("XRANGE", name, "-", "+", "COUNT", 1))]
-        time, *replies = await self._call([("TIME",), *asked])
+        time, *replies = await self._lanes.replies_for_list([("TIME",), *asked])
         oldest = {name: one[0] for name, one in zip(_KEYS, replies[1::2], strict=True) if one}
         now, since = _ms(time), max((_mark(one[0]).ms for one in oldest.values()), default=0)
         first = told_ms + 1 if max(now, since) < told_ms else since
@@ -68,7 +66,7 @@ class RedisCommandChanges:
             *_KEYS,
             *(f"{ms}-{number}" for ms, number in marks),
         )
-        time, kept, found = await self._call([("TIME",), ("EXISTS", *_KEYS), read])
+        time, kept, found = await self._lanes.replies_for_list([("TIME",), ("EXISTS", *_KEYS), read])
         entries = {_PARTITIONS[name]: some for name, some in found or ()}
         parts = {partition: _part(partition, some) for partition, some in entries.items()}
         begun = [_mark(one[0]).ms for some in entries.values() for one in some if one[1][0] == _BEGUN]
@@ -80,16 +78,11 @@ class RedisCommandChanges:
         """Since when none is missing of the partitions of which some were dropped that may not have been read."""
         if not partitions:
             return []
-        replies = await self._call([("XRANGE", _KEYS[partition], "-", "+", "COUNT", 1) for partition in partitions])
+        replies = await self._lanes.replies_for_list(
+            [("XRANGE", _KEYS[partition], "-", "+", "COUNT", 1) for partition in partitions]
+        )
         oldest = [(partition, one[0]) for partition, one in zip(partitions, replies, strict=True) if one]
         return [_whole(one) for partition, one in oldest if one[1][0] != _BEGUN and _mark(one[0]) > marks[partition]]
-
-    async def _call(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-        replies = await self._lanes.call_for_list(commands)
-        for reply in replies:
-            if isinstance(reply, BaseException):
-                raise StoreRefusedError(str(reply))
-        return replies
 
 
 def _part(partition: int, entries: Sequence[_Entry]) -> PartitionRead:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from app.core.errors import StoreUnavailableError
+from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisTerms, parse_redis_url
 from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
@@ -127,6 +127,14 @@ class Lanes:
     async def call_for_list(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """The replies of commands that read a slice of a list, with the errors of those that Redis refused for good."""
         return await _running(self._bulk).call_many(commands, self.budget) if commands else []
+
+    async def replies_for_list(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """The same, where nothing may be refused: StoreRefusedError."""
+        replies = await self.call_for_list(commands)
+        for one in replies:
+            if isinstance(one, BaseException):
+                raise StoreRefusedError(str(one))
+        return replies
 
     def _open(self, options: CombinerOptions) -> StoreCalls:
         return open_calls(

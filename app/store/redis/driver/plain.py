@@ -22,7 +22,7 @@ from app.store.redis.driver.server import url_arguments
 from app.store.redis.driver.store_calls import open_calls
 
 MOST_CONNECTIONS: Final = 16
-"""Of one PlainRedis. A call beyond them waits: otherwise a slow Redis gets a connection for each call."""
+"""The connections of one PlainRedis. A call beyond them waits, or a slow Redis would get one for each call."""
 
 _Reply = TypeVar("_Reply")
 

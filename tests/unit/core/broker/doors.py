@@ -21,7 +21,7 @@ class Rights:
     counts: bool = True
     receives: bool = True
     alone: bool = False
-    """Whether it may be no member of a share."""
+    """True if it may be no member of a share."""
 
     def valid(self) -> bool:
         return self.counts

@@ -59,7 +59,7 @@ class Job:
     turns: bool = False
     """Each of the callers in flight has a device of its own and sends to it one command after the other."""
     share_hung_up: float = 0.0
-    """Of the attempts, whose callers hang up within HANG_UP seconds and try again."""
+    """The share of attempts whose callers hang up within HANG_UP seconds and try again."""
 
 
 @dataclass(slots=True)

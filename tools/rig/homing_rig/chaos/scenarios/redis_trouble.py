@@ -24,7 +24,6 @@ async def _trouble(rig: Rig) -> None:
         "refusals": len(refusals),
         "refused_p99_ms": round(1000 * quantile(refusals, 0.99), 1),
         "return_s": round(max(rig.nemesis.returns, default=0.0), 2),
-        "not_succeeded": rig.measures["callers"] - rig.measures["succeeded"],
         "failed_share": round(1 - rig.measures["succeeded"] / rig.measures["callers"], 5),
     }
 
