@@ -26,7 +26,8 @@ def test_one_seed_gives_one_schedule_that_fits_its_rig(name: str) -> None:
     faults = planned(name, 7)
     assert faults == planned(name, 7)
     nodes = [f"n{number + 1}" for number in range(SCENARIOS[name].full.nodes)]
-    check(faults, nodes, proxies=SCENARIOS[name].proxies, steps=SCENARIOS[name].steps)
+    one = SCENARIOS[name]
+    check(faults, nodes, proxies=one.proxies, steps=one.steps, replica=one.replica)
 
 
 def test_another_seed_gives_another_schedule() -> None:

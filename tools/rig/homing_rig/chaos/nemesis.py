@@ -17,6 +17,7 @@ from app.core.events.keys import role
 from homing_rig.chaos import broker_log
 from homing_rig.chaos.options import SHARE_GROUP, ChaosError
 from homing_rig.chaos.proxy import FaultProxy
+from homing_rig.chaos.redis_pair import RedisPair
 from homing_rig.chaos.schedule import BROKER, INTAKE, REDIS, SLOW_MS, Fault, Kind
 from homing_rig.chaos.servers import (
     POLL_SECONDS,
@@ -41,6 +42,8 @@ class Nemesis:
     proxies: Mapping[str, FaultProxy]
     note: Callable[[str, str, str], None]
     """Called with kind, target and phase (`begin`, `end`) of each fault."""
+    pair: RedisPair | None = None
+    """The Redis and its replica, where it has one."""
     counts: Counter[str] = field(default_factory=Counter)
     stop_seconds: list[float] = field(default_factory=list)
     """How long each orderly stop took."""
@@ -132,6 +135,7 @@ class Nemesis:
             Kind.FORGET_SCRIPTS: self._forget_scripts,
             Kind.FULL: self._full,
             Kind.WIPE: self._wipe,
+            Kind.FAIL_OVER: self._fail_over,
             Kind.OUTAGE: self._outage,
             Kind.CLOCK_FORWARD: self._set_clock,
             Kind.CLOCK_BACK: self._set_clock,
@@ -229,6 +233,11 @@ class Nemesis:
         self.store.wipe()
         await asyncio.sleep(fault.seconds)
         await self._bring_back(self.store)
+
+    async def _fail_over(self, fault: Fault) -> None:
+        if self.pair is None:
+            raise ChaosError("this Redis has no replica")
+        self.returns.append(await self.pair.fail_over(fault.seconds))
 
     async def _outage(self, fault: Fault) -> None:
         await self.store.stop()

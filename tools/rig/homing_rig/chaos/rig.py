@@ -22,6 +22,7 @@ from homing_rig.chaos.options import SHARE_GROUP, ChaosOptions
 from homing_rig.chaos.ordered import PROFILE
 from homing_rig.chaos.proxy import FaultProxy
 from homing_rig.chaos.recorder import Recorder
+from homing_rig.chaos.redis_pair import RedisPair
 from homing_rig.chaos.scenario import Form, Scenario
 from homing_rig.chaos.schedule import Fault, Kind
 from homing_rig.chaos.servers import MosquittoProcess, NodeProcess, RedisProcess
@@ -177,14 +178,16 @@ async def rig_of(
         for service in (redis_service, broker):
             stack.push_async_callback(service.kill)
             await service.start()
-        redis = Redis(port=redis_service.port, username=RIG_USER, password=PASSWORD)
-        stack.push_async_callback(redis.aclose)
         proxies: dict[str, FaultProxy] = {}
+        pair = await _pair(stack, redis_service, folder, proxies) if scenario.replica else None
+        own = redis_service.port if pair is None else proxies["rig"].port
+        redis = Redis(port=own, username=RIG_USER, password=PASSWORD)
+        stack.push_async_callback(redis.aclose)
         guard = await _guard(options, folder)
         nodes = {}
         for number in range(1, form.nodes + 1):
             name, port = f"n{number}", redis_service.port
-            if scenario.proxies:
+            if scenario.proxies or pair is not None:
                 proxies[name] = await stack.enter_async_context(FaultProxy("127.0.0.1", port, seed=options.seed))
                 port = proxies[name].port
             asks = {} if guard is None else guard.settings
@@ -204,7 +207,7 @@ async def rig_of(
         )
         flushing = asyncio.create_task(recorder.keep_flushing())
         stack.callback(flushing.cancel)
-        nemesis = Nemesis(nodes, broker, redis_service, redis, proxies, _noting(recorder))
+        nemesis = Nemesis(nodes, broker, redis_service, redis, proxies, _noting(recorder), pair)
         turns = RoundRobin([(node.name, node.url) for node in nodes.values()])
         rig = Rig(
             scenario=scenario,
@@ -225,6 +228,18 @@ async def rig_of(
             stack=stack,
         )
         yield rig
+
+
+async def _pair(
+    stack: AsyncExitStack, primary: RedisProcess, folder: Path, proxies: dict[str, FaultProxy]
+) -> RedisPair:
+    """Give this Redis a replica; the proxies, also those that come later, lead to the primary of the moment."""
+    proxies["rig"] = await stack.enter_async_context(FaultProxy("127.0.0.1", primary.port))
+    link = await stack.enter_async_context(FaultProxy("127.0.0.1", primary.port))
+    pair = RedisPair(primary, RedisProcess(folder, name="redis-2"), link, proxies)
+    stack.push_async_callback(pair.replica.kill)
+    await pair.start()
+    return pair
 
 
 async def _guard(options: ChaosOptions, folder: Path) -> Guard | None:

@@ -94,7 +94,13 @@ def prepare(options: ChaosOptions) -> tuple[Scenario, Form, list[Fault]]:
         schedule = sorted(read_schedule(options.schedule))
     else:
         schedule = sorted(scenario.plan(random.Random(f"{options.seed} {scenario.name}"), form))
-    check(schedule, [f"n{number + 1}" for number in range(form.nodes)], proxies=scenario.proxies, steps=scenario.steps)
+    check(
+        schedule,
+        [f"n{number + 1}" for number in range(form.nodes)],
+        proxies=scenario.proxies,
+        steps=scenario.steps,
+        replica=scenario.replica,
+    )
     return scenario, form, schedule
 
 

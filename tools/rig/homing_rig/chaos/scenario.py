@@ -84,6 +84,8 @@ class Scenario:
     """Whether a fault proxy stands between each node and Redis."""
     steps: bool = False
     """Whether the clock of Redis can be set."""
+    replica: bool = False
+    """Whether Redis has a replica that can take its place; then there are proxies, too."""
     skews: Sequence[int] = ()
     """By how many seconds the wall clocks of the first nodes are wrong."""
     limits: Mapping[str, float] = field(default_factory=dict)

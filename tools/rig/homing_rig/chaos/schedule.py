@@ -42,6 +42,8 @@ class Kind(StrEnum):
     """Redis may not take more memory than it has, for `seconds`."""
     WIPE = "wipe"
     """SIGKILL, and Redis starts without its data after `seconds`."""
+    FAIL_OVER = "fail_over"
+    """SIGKILL of the primary Redis, its replica is promoted at once, and the old one follows it after `seconds`."""
     OUTAGE = "outage"
     """SIGTERM, and Redis starts with its data at once, but later by `seconds` as its clock tells."""
     CLOCK_FORWARD = "clock_forward"
@@ -68,13 +70,16 @@ class Fault:
         return f"{self.at:8.2f}  {self.kind:<10} {self.target}{lasting}"
 
 
-def targets(kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = False) -> list[str]:
+def targets(
+    kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = False, replica: bool = False
+) -> list[str]:
     """The targets that can have this fault."""
     match kind:
         case Kind.CUT_PUBSUB | Kind.FLUSH | Kind.WIPE | Kind.FORGET_SCRIPTS | Kind.FULL:
             return [REDIS]
-        case Kind.OUTAGE | Kind.CLOCK_FORWARD | Kind.CLOCK_BACK:
-            return [REDIS] if steps else []
+        case Kind.OUTAGE | Kind.CLOCK_FORWARD | Kind.CLOCK_BACK | Kind.FAIL_OVER:
+            possible = replica if kind is Kind.FAIL_OVER else steps
+            return [REDIS] if possible else []
         case Kind.THIEF:
             return [BROKER]
         case Kind.BLACKHOLE | Kind.SLOW:
@@ -89,10 +94,12 @@ def targets(kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = Fa
             return [*nodes, BROKER]
 
 
-def check(schedule: Iterable[Fault], nodes: Sequence[str], *, proxies: bool, steps: bool = False) -> None:
+def check(
+    schedule: Iterable[Fault], nodes: Sequence[str], *, proxies: bool, steps: bool = False, replica: bool = False
+) -> None:
     """ConfigurationError when a fault cannot be injected into such a rig."""
     for fault in schedule:
-        allowed = targets(fault.kind, nodes, proxies=proxies, steps=steps)
+        allowed = targets(fault.kind, nodes, proxies=proxies, steps=steps, replica=replica)
         if fault.target not in allowed:
             raise ConfigurationError(
                 f"schedule: {fault.kind} of {fault.target[:32]!a}; allowed: {', '.join(allowed) or 'no target here'}"

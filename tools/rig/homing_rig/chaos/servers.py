@@ -172,10 +172,11 @@ class ServerProcess:
 class RedisProcess(ServerProcess):
     """A Redis with an append-only file (everysec) and no eviction, in which nodes have the rights of nodes."""
 
-    def __init__(self, folder: Path, *, steps: bool = False) -> None:
+    def __init__(self, folder: Path, *, name: str = "redis", steps: bool = False) -> None:
         """`steps`: whether its clock can be set."""
         self._binary = require_binary("redis-server")
-        super().__init__("redis", folder)
+        super().__init__(name, folder)
+        self._primary_port: int | None = None
         self._users = self.folder / "users.acl"
         self._users.write_text(redis_users(), "utf-8")
         self._clock = SteppedClock(self.folder / "clock") if steps else None
@@ -187,6 +188,10 @@ class RedisProcess(ServerProcess):
             raise ChaosError("the clock of this Redis cannot be set")
         return self._clock
 
+    def follow(self, port: int | None) -> None:
+        """Be a replica of the Redis on this port as from the next start, or of nobody."""
+        self._primary_port = port
+
     def wipe(self) -> None:
         """Throw away what it wrote; it must not run."""
         shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
@@ -196,7 +201,11 @@ class RedisProcess(ServerProcess):
         return await replies(self.port, login + b"PING\r\n", b"+OK\r\n+PONG")
 
     def _command(self) -> Sequence[str]:
-        return redis_command(self._binary, self.port, self.folder, aclfile=str(self._users))
+        options = {"aclfile": str(self._users)}
+        if self._primary_port is not None:
+            options |= {"replicaof": f"127.0.0.1 {self._primary_port}", "masteruser": RIG_USER, "masterauth": PASSWORD}
+        options["repl-diskless-sync-delay"] = "0"  # there is one replica, and none to wait for
+        return redis_command(self._binary, self.port, self.folder, **options)
 
     def _environment(self) -> Mapping[str, str]:
         return environment({} if self._clock is None else self._clock.environment)

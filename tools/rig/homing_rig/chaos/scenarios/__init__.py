@@ -16,13 +16,13 @@ from homing_rig.chaos.scenarios.nodes import R2, R3, R4, R5
 from homing_rig.chaos.scenarios.paths import R6, R10, R13, R13_KILL, R19
 from homing_rig.chaos.scenarios.pushes import E9
 from homing_rig.chaos.scenarios.queues import E8
-from homing_rig.chaos.scenarios.redis_trouble import R7, R8, R9, R12
+from homing_rig.chaos.scenarios.redis_trouble import R7, R8, R9, R11, R11_ALONE, R12
 from homing_rig.chaos.scenarios.sessions import R24, R25, R26, R27, R28
 from homing_rig.chaos.scenarios.traffic import R1, R14, R15, R16, R17
 from homing_rig.chaos.scenarios.webhooks import R30
 
 _ALL: Final = (
-    *(R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, R12, R13, R13_KILL),
+    *(R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, R11, R11_ALONE, R12, R13, R13_KILL),
     *(R14, R15, R16, R17, R18, R19),
     *(R24, R25, R26, R27, R28, R30),
     *(E1, E2, E3, E4, E5, E6, E7, E8, E9, E11, E12, E13, E14),

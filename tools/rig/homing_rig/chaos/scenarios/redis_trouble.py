@@ -8,7 +8,18 @@ from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE
 from homing_rig.chaos.schedule import REDIS, Fault, Kind
-from homing_rig.chaos.shared_figures import ANSWERED, SOUND, measure, quantile
+from homing_rig.chaos.shared_figures import (
+    ANSWERED,
+    DIED,
+    HUNG,
+    NOT_BACK,
+    REFUSED,
+    SOUND,
+    UNREAD,
+    WRONG,
+    measure,
+    quantile,
+)
 from homing_rig.rights import NODE_USER
 
 UNAVAILABLE = "store-unavailable"
@@ -118,6 +129,46 @@ R9 = Scenario(
     act=_hang_up,
     plan=lambda _rng, form: [Fault(0.0, Kind.SLOW, f"n{number + 1}", form.down) for number in range(form.nodes)],
     proxies=True,
+)
+
+
+ON_A_REPLICA = {"HOMING_REDIS_WAIT_REPLICAS": "1"}
+FORGOTTEN = ("command_lost", "answer_lost", "left_outcome", "outcome_changed", "answer_differs", "executed_twice")
+"""What may follow where the store forgets what it has acknowledged."""
+
+R11 = Scenario(
+    name="R11",
+    title="Redis fails over",
+    provoke="kill -9 of the primary, its replica, 0.3 s behind, is promoted; HOMING_REDIS_WAIT_REPLICAS=1",
+    figures=(*SOUND, ANSWERED, MOST_SUCCEEDED),
+    full=Form(
+        seconds=600, rate=100, every=6.0, down=0.5, timeout=30.0, attempt=35.0, patience=45.0, settings=ON_A_REPLICA
+    ),
+    short=Form(
+        seconds=8,
+        rate=30,
+        every=4.0,
+        down=0.5,
+        timeout=60.0,
+        attempt=65.0,
+        patience=60.0,
+        settings=ON_A_REPLICA,
+    ),
+    act=_trouble,
+    plan=lambda _rng, form: _on_redis(Kind.FAIL_OVER, form),
+    replica=True,
+)
+R11_ALONE = Scenario(
+    name="R11-ALONE",
+    title="Redis fails over, nobody waits for replicas",
+    provoke="kill -9 of the primary, its replica, 0.3 s behind, is promoted; loss is counted",
+    figures=(WRONG, HUNG, UNREAD, NOT_BACK, DIED, REFUSED),
+    full=Form(seconds=600, rate=100, every=6.0, down=0.5, timeout=30.0, attempt=35.0, patience=45.0),
+    short=Form(seconds=6, rate=30, every=6.0, down=0.5, timeout=10.0, attempt=12.0, patience=20.0),
+    act=_trouble,
+    plan=lambda _rng, form: _on_redis(Kind.FAIL_OVER, form),
+    replica=True,
+    tolerated=FORGOTTEN,
 )
 
 
