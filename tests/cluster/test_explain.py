@@ -181,15 +181,26 @@ class Trial:
             await self.client.command(1, f"silent-d{number}", {}, timeout="6s", prefer="respond-async")
             for number in range(12)
         ]
-        os.kill(self.cluster.nodes[1].pid, signal.SIGKILL)
+        # It is not repeatable, so nobody sends it again; and nobody can have noted that it was acknowledged.
+        with self.cluster.broker.paused():
+            _, long = await self.client.command(
+                1, "silent-d12", {}, method="device_reboot", timeout="10m", prefer="respond-async"
+            )
+            os.kill(self.cluster.nodes[1].pid, signal.SIGKILL)
         for _, command in sent:
             await self.client.final(0, command["id"])
             await self.count("died", "node_died", 0, command["id"])
 
+        async def told_while_it_is_open() -> bool:
+            said = await explained(self.client, 0, long["id"])
+            return bool(said["verdict"]["code"] == "node_died")
+
+        await eventually(told_while_it_is_open)
+
 
 async def test_of_200_faults_nearly_all_are_told_and_none_wrongly(cluster: Cluster) -> None:
     def react(device: Device, command: Json) -> None:
-        if command["method"] == "cover_open":
+        if command["method"] in ("cover_open", "device_reboot"):
             FAULTS[command["device_id"].partition("-")[0]].reaction(device, command)
         else:
             device.answer(command)

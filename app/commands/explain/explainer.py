@@ -99,9 +99,11 @@ class Explainer:
             reverse=True,
         )
         heard = sorted((one for each in told for one in each.heard), key=lambda one: one.at, reverse=True)
-        gaps = [*(f"{node} did not answer in time" for node in silent), *await self._gaps(command)]
+        restarted, orphaned = await self._starts_since(command)
+        gaps = [*(f"{node} did not answer in time" for node in silent), *restarted]
         code, reach = _error_of(command)
-        case = Case(command, code, reach, near[0] if near else None, heard, gaps, await self._waits(command))
+        waits = await self._waits(command)
+        case = Case(command, code, reach, near[0] if near else None, heard, gaps, waits, orphaned)
         missed = [one.miss for one in near]
         return CommandExplanation(
             command, _timeline(command, told, missed, request_topic), near, heard, judge(case), gaps
@@ -129,18 +131,16 @@ class Explainer:
             topics = [plain(one.topic) for one in expected]
         return request, Target(command.device_id, names, topics, command.created_at - CLOCKS_US, until)
 
-    async def _gaps(self, command: Command) -> Sequence[str]:
-        """Return what is not known as nodes have come and gone since."""
+    async def _starts_since(self, command: Command) -> tuple[Sequence[str], bool]:
+        """Return what is not known as nodes have come and gone since, and whether its home node is one of them."""
         nodes = await self._cluster.nodes()
-        gaps = [
-            f"{node.node_id} was started after it: what it knew before is lost"
-            for node in nodes
-            if node.started_at * 1_000_000 > command.created_at
-        ]
+        started = [node.node_id for node in nodes if node.started_at * 1_000_000 > command.created_at]
+        gaps = [f"{node_id} was started after it: what it knew before is lost" for node_id in started]
         leased = self._cluster.leased
         if leased is not None and command.home_node not in leased:
             gaps.append(f"its home node {command.home_node} is gone, and its notes with it")
-        return gaps
+            return gaps, True
+        return gaps, command.home_node in started
 
 
 def _report_of(said: Mapping[str, Any]) -> NodeReport:

@@ -83,6 +83,8 @@ class Case:
     gaps: Sequence[str] = ()
     waits: Sequence[str] = ()
     """The reasons why a held command waits."""
+    orphaned: bool = False
+    """Whether its home node has died or was restarted since it was registered."""
 
     @property
     def elsewhere(self) -> DeviceSighting | None:
@@ -213,6 +215,10 @@ def _died(case: Case) -> str:
     )
 
 
+def _died_meanwhile(case: Case) -> str:
+    return f"{_died(case)}; an answer counts until its deadline"
+
+
 def _is_silence(case: Case) -> bool:
     """Claimed only where every node was asked and has been there all the time."""
     told = case.reach.published and case.reach.acknowledged and case.reach.subscribed is not False
@@ -300,6 +306,11 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
         _wrong_profile,
     ),
     (_is_silence, Verdict.SILENT, _silent),
+    (
+        lambda case: case.command.state is CommandState.PENDING and case.orphaned,
+        Verdict.NODE_DIED,
+        _died_meanwhile,
+    ),
     (
         lambda case: not case.command.state.final,
         Verdict.WAITING,
