@@ -22,6 +22,8 @@ REPLY_SECONDS: Final = 3.0
 """How long one answer of the broker may take."""
 QUIET_SECONDS: Final = 0.3
 """After such a silence nothing more is coming."""
+BUSY_SECONDS: Final = 1.5
+"""The same in a burst, where a busy broker may pause, and what is missing counts as lost."""
 SHARED_MESSAGES: Final = 20
 PARKED_MESSAGES: Final = 1500
 """More than Mosquitto keeps for an absent client by default (1,000)."""
@@ -173,7 +175,7 @@ def _try_parking(
         seen = -1
         while seen < len(back.messages) < PARKED_MESSAGES:
             seen = len(back.messages)
-            back.wait_for_messages(PARKED_MESSAGES, QUIET_SECONDS)
+            back.wait_for_messages(PARKED_MESSAGES, BUSY_SECONDS)
         facts.parked = len(back.messages)
     with _Client(options, client_id, clock).connected():
         pass  # a clean start without expiry ends the session
