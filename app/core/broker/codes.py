@@ -155,9 +155,11 @@ RETURN_CODES: Final[Mapping[int, ReasonCode]] = MappingProxyType(
 class PacketError(Exception):
     """A packet that the standard does not allow. `reason` is what the peer is told, where the version can say it."""
 
-    def __init__(self, reason: ReasonCode, sentence: str) -> None:
+    def __init__(self, reason: ReasonCode, sentence: str, version: ProtocolVersion | None = None) -> None:
+        """`version` is the one in which a peer understands the answer, if its packet tells."""
         super().__init__(sentence)
         self.reason: Final = reason
+        self.version: Final = version
 
 
 def malformed(sentence: str) -> PacketError:

@@ -103,8 +103,7 @@ class BrokerConnection:
         if self.connected:
             self.disconnect(error.reason, str(error))
         else:
-            if error.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-                self.version = V3  # as nobody knows which one the client would understand
+            self.version = error.version or self.version
             if error.reason in REASON_CODES[PacketType.CONNACK] - _UNANSWERED:
                 self.send(Connack(error.reason))
             self._close()

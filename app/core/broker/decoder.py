@@ -30,6 +30,8 @@ V3, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 MOST_QOS: Final = 2
 _NAME: Final = b"MQTT"
 _NAME_OF_3_1: Final = b"MQIsdp"
+_FIRST_BRIDGE: Final = 0x80
+"""Bridges set this bit of the version."""
 _NEEDED_FLAGS: Final = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
 """The lower bits of the first byte, where they are not zero [MQTT-3.6.1-1, 3.8.1-1, 3.10.1-1]."""
 
@@ -53,10 +55,11 @@ def decode(first_byte: int, body: bytes, version: ProtocolVersion) -> Packet:
 
 def _connect(_kind: PacketType, reader: Reader, _version: ProtocolVersion) -> Packet:
     name, number = reader.binary(), reader.byte()
-    if name not in (_NAME, _NAME_OF_3_1):
-        raise PacketError(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, "CONNECT of a protocol that is not MQTT")
     if name != _NAME or number not in (V3, V5):  # [MQTT-3.1.2-1, -2]; bridges try 0x83 and 0x84 first
-        raise PacketError(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, f"CONNECT of protocol version {number}")
+        known = name in (_NAME, _NAME_OF_3_1)
+        what = f"CONNECT of protocol version {number}" if known else "CONNECT of a protocol that is not MQTT"
+        answer = V5 if V5 <= number < _FIRST_BRIDGE else V3
+        raise PacketError(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, what, answer)
     version, flags = ProtocolVersion(number), reader.byte()
     if flags & 1:
         raise malformed("CONNECT with its reserved flag")  # [MQTT-3.1.2-3]

@@ -168,7 +168,7 @@ async def test_what_is_not_mqtt_is_closed_without_an_answer(running: RunningBrok
         assert not running.broker.connections
 
 
-@pytest.mark.parametrize("level", [0x83, 0x84, 3, 6])
+@pytest.mark.parametrize("level", [0x83, 0x84, 3])
 async def test_a_bridge_that_tries_its_own_version_first_is_refused_properly(
     running: RunningBroker, level: int
 ) -> None:

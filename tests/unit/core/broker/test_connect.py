@@ -59,7 +59,7 @@ def test_a_connect_that_cannot_be_accepted_is_told_why(connect: Connect, reason:
 
 def test_another_version_is_refused_in_the_words_of_3_1_1() -> None:
     client = BrokerBench().peer(V3)
-    client.connection.refuse(PacketError(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, "a bridge"))
+    client.connection.refuse(PacketError(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, "a bridge", V3))
     assert client.only(Connack).reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
     assert client.closed
 
