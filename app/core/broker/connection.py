@@ -374,7 +374,7 @@ class BrokerConnection:
             if asked and not self._asked_expiry:
                 raise protocol_error("DISCONNECT with a session expiry that CONNECT had not")  # [MQTT-3.14.2-2]
             session.expiry = min(self._broker.bounds.session_expiry, asked)
-        if packet.reason is not ReasonCode.DISCONNECT_WITH_WILL:
+        if packet.reason is ReasonCode.SUCCESS:
             session.will = None  # [MQTT-3.14.4-3]
         self._close()
 
