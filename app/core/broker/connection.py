@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 V3, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 _UNANSWERED: Final = {ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR}
 """Whoever begins like this is most likely no client of MQTT."""
+_UNANSWERED_IN_V3: Final = {*_UNANSWERED, ReasonCode.TOPIC_NAME_INVALID}
+"""3.1.1 has no return code for the topic of a will [MQTT-3.2.2-6 of 3.1.1]."""
 GRACE: Final = 1.5
 """Keep alives that a client may be silent for [MQTT-3.1.2-22]."""
 
@@ -104,7 +106,8 @@ class BrokerConnection:
             self.disconnect(error.reason, str(error))
         else:
             self.version = error.version or self.version
-            if error.reason in REASON_CODES[PacketType.CONNACK] - _UNANSWERED:
+            unanswered = _UNANSWERED if self.version is V5 else _UNANSWERED_IN_V3
+            if error.reason in REASON_CODES[PacketType.CONNACK] - unanswered:
                 self.send(Connack(error.reason))
             self._close()
 

@@ -75,7 +75,7 @@ def _connect(_kind: PacketType, reader: Reader, _version: ProtocolVersion) -> Pa
     will = None
     if with_will:
         of_will = _properties(reader, WILL, version)
-        will = WillMessage(check_topic(reader.text()), reader.binary(), will_qos, will_retain, of_will)
+        will = WillMessage(_topic_of_will(reader, version), reader.binary(), will_qos, will_retain, of_will)
     return packets.Connect(
         version,
         client_id,
@@ -86,6 +86,13 @@ def _connect(_kind: PacketType, reader: Reader, _version: ProtocolVersion) -> Pa
         will=will,
         properties=properties,
     )
+
+
+def _topic_of_will(reader: Reader, version: ProtocolVersion) -> str:
+    try:
+        return check_topic(reader.text())
+    except PacketError as error:
+        raise PacketError(error.reason, str(error), version) from None
 
 
 def _connack(kind: PacketType, reader: Reader, version: ProtocolVersion) -> Packet:
