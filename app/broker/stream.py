@@ -9,7 +9,7 @@ from typing import Final
 from app.broker.gate import PausableLink
 from app.broker.keeper import SessionKeeper
 from app.core.broker.broker import Broker
-from app.core.broker.codes import PacketError
+from app.core.broker.codes import PacketError, PacketType, protocol_error
 from app.core.broker.connection import BrokerConnection
 from app.core.broker.decoder import decode
 from app.core.broker.wire import Framing
@@ -53,6 +53,8 @@ class ClientStream(PausableLink):
             for first_byte, body in self._framing.feed(data):
                 if connection.closed:
                     return
+                if not connection.connected and first_byte >> 4 != PacketType.CONNECT:
+                    raise protocol_error("the first packet is no CONNECT")  # [MQTT-3.1.0-1]
                 connection.receive(decode(first_byte, body, connection.version))
                 self._framing.largest = connection.largest
         except PacketError as error:
