@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from app.core.broker import packets
@@ -16,9 +17,10 @@ from app.core.broker.codes import (
 )
 from app.core.broker.encoder import encode
 from app.core.broker.filters import SHARED
+from app.core.broker.grants import grant
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
-from app.core.broker.properties import NO_PROPERTIES, Properties, Value
+from app.core.broker.properties import NO_PROPERTIES, Properties
 from app.core.broker.rights import Permit
 from app.core.broker.session import ClientSession, Outgoing
 from app.core.broker.subscriptions import Subscribed, inner_filter
@@ -63,7 +65,7 @@ class BrokerConnection:
         self._session: ClientSession | None = None
         self._largest = 0
         self._aliases: dict[int, str] = {}
-        self._asked_expiry = 0.0
+        self._may_last = False
         self._closed = False
 
     @property
@@ -149,10 +151,17 @@ class BrokerConnection:
     def send(self, packet: Packet) -> bool:
         """True if the client takes a packet of this size [MQTT-3.1.2-24]; False leaves it unsent."""
         data = encode(packet, self.version)
-        if self._largest and len(data) > self._largest:
+        if not self._takes(data):
             return False
         self._link.write(data)
         return True
+
+    def _takes(self, data: bytes) -> bool:
+        return not self._largest or len(data) <= self._largest
+
+    def _answer(self, packet: packets.Suback | packets.Unsuback) -> None:
+        if not self.send(packet):
+            raise PacketError(ReasonCode.PACKET_TOO_LARGE, "the answer is larger than the client takes")
 
     def _take(self, packet: Packet) -> None:
         session = self._session
@@ -196,6 +205,9 @@ class BrokerConnection:
         client_id = client_id or assigned
         if client_id not in broker.sessions and len(broker.sessions) >= bounds.sessions:
             raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions as it may have")
+        granted = grant(packet, bounds, assigned)
+        if not self._takes(encode(granted.connack, self.version)):
+            raise PacketError(ReasonCode.PACKET_TOO_LARGE, "the client takes no packet as large as CONNACK")
         permit = self._admit(packet, client_id)
         if packet.will is not None:
             self._check_topic(packet.will.topic)
@@ -205,14 +217,13 @@ class BrokerConnection:
         session, present = broker.session_for(packet, client_id)
         session.admit(permit)
         session.will = packet.will  # of a resumed session it replaces the one before [MQTT-3.1.2-9]
-        self._asked_expiry = self._expiry_of(packet)
-        session.live_for(self._asked_expiry)
-        self.window = min(bounds.inflight, said.number(Property.RECEIVE_MAXIMUM, bounds.inflight))
-        keep_alive = self._keep_alive(packet.keep_alive)
-        self._silence = GRACE * keep_alive if keep_alive else None
+        session.live_for(granted.expiry)
+        self._may_last = granted.expiry > 0
+        self.window = granted.window
+        self._silence = GRACE * granted.keep_alive if granted.keep_alive else None
         self._session = session
         broker.counters["broker.connected"] += 1
-        self.send(Connack(ReasonCode.SUCCESS, present, self._connack_properties(packet, assigned, keep_alive)))
+        self.send(replace(granted.connack, session_present=present))
         session.attach(self)
 
     def _admit(self, packet: Connect, client_id: str) -> Permit:
@@ -231,33 +242,6 @@ class BrokerConnection:
         if session is not None and isinstance(session.outlet, BrokerConnection):
             self._broker.counters["broker.taken_over"] += 1
             session.outlet.disconnect(ReasonCode.SESSION_TAKEN_OVER)
-
-    def _expiry_of(self, packet: Connect) -> float:
-        most = self._broker.bounds.session_expiry
-        if packet.version is V3:
-            return 0 if packet.clean_start else most
-        return min(most, packet.properties.number(Property.SESSION_EXPIRY_INTERVAL))
-
-    def _keep_alive(self, asked: int) -> int:
-        most = self._broker.bounds.keep_alive
-        return asked if self.version is V3 or 0 < asked <= most else most
-
-    def _connack_properties(self, packet: Connect, assigned: str, keep_alive: int) -> Properties:
-        if packet.version is V3:
-            return NO_PROPERTIES
-        bounds = self._broker.bounds
-        values: dict[Property, Value] = {
-            Property.RECEIVE_MAXIMUM: bounds.inflight,
-            Property.MAXIMUM_PACKET_SIZE: bounds.packet_bytes,
-            Property.TOPIC_ALIAS_MAXIMUM: bounds.aliases,
-        }
-        if assigned:
-            values[Property.ASSIGNED_CLIENT_IDENTIFIER] = assigned
-        if keep_alive != packet.keep_alive:
-            values[Property.SERVER_KEEP_ALIVE] = keep_alive
-        if packet.properties.number(Property.SESSION_EXPIRY_INTERVAL) > self._asked_expiry:
-            values[Property.SESSION_EXPIRY_INTERVAL] = int(self._asked_expiry)
-        return Properties(values)
 
     def _publish(self, packet: Publish, session: ClientSession) -> None:
         topic = self._topic_of(packet)
@@ -338,7 +322,7 @@ class BrokerConnection:
             wanted = options.retain_handling == 0 or (options.retain_handling == 1 and new)
             if reason < ReasonCode.UNSPECIFIED_ERROR and wanted and not options.topic_filter.startswith(SHARED):
                 retained.append(options)
-        self.send(packets.Suback(packet.packet_id, tuple(reasons)))
+        self._answer(packets.Suback(packet.packet_id, tuple(reasons)))
         identifiers = (identifier,) if identifier else ()
         for options in retained:
             for one in self._broker.retained.matching(options.topic_filter, self._broker.now()):
@@ -369,12 +353,12 @@ class BrokerConnection:
             session.unsubscribe(name)
             removed = self._broker.subscriptions.remove(session.client_id, name)
             reasons.append(ReasonCode.SUCCESS if removed else ReasonCode.NO_SUBSCRIPTION_EXISTED)
-        self.send(packets.Unsuback(packet.packet_id, tuple(reasons)))
+        self._answer(packets.Unsuback(packet.packet_id, tuple(reasons)))
 
     def _leave(self, packet: packets.Disconnect, session: ClientSession) -> None:
         if Property.SESSION_EXPIRY_INTERVAL in packet.properties.values:
             asked = packet.properties.number(Property.SESSION_EXPIRY_INTERVAL)
-            if asked and not self._asked_expiry:
+            if asked and not self._may_last:
                 raise protocol_error("DISCONNECT with a session expiry that CONNECT had not")  # [MQTT-3.14.2-2]
             session.expiry = min(self._broker.bounds.session_expiry, asked)
         if packet.reason is ReasonCode.SUCCESS:

@@ -1,0 +1,45 @@
+"""What a broker grants to a CONNECT that it accepts, and what CONNACK says of it (MQTT 5, section 3.2.2.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.codes import Property, ProtocolVersion
+from app.core.broker.packets import Connack, Connect
+from app.core.broker.properties import Properties, Value
+
+V3 = ProtocolVersion.V3_1_1
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectGrant:
+    """`expiry` and `keep_alive` are in seconds, `window` is how many messages of QoS 1 and 2 the client takes."""
+
+    expiry: int
+    keep_alive: int
+    window: int
+    connack: Connack
+
+
+def grant(packet: Connect, bounds: BrokerBounds, assigned: str) -> ConnectGrant:
+    """Return as much as the client asks for, and as the bounds allow. `assigned` is the client id that it is given."""
+    said, window = packet.properties, bounds.inflight
+    if packet.version is V3:
+        return ConnectGrant(0 if packet.clean_start else bounds.session_expiry, packet.keep_alive, window, Connack())
+    asked = said.number(Property.SESSION_EXPIRY_INTERVAL)
+    expiry = min(bounds.session_expiry, asked)
+    keep_alive = packet.keep_alive if 0 < packet.keep_alive <= bounds.keep_alive else bounds.keep_alive
+    values: dict[Property, Value] = {
+        Property.RECEIVE_MAXIMUM: bounds.inflight,
+        Property.MAXIMUM_PACKET_SIZE: bounds.packet_bytes,
+        Property.TOPIC_ALIAS_MAXIMUM: bounds.aliases,
+    }
+    if assigned:
+        values[Property.ASSIGNED_CLIENT_IDENTIFIER] = assigned
+    if keep_alive != packet.keep_alive:
+        values[Property.SERVER_KEEP_ALIVE] = keep_alive
+    if expiry != asked:
+        values[Property.SESSION_EXPIRY_INTERVAL] = expiry
+    window = min(window, said.number(Property.RECEIVE_MAXIMUM, window))
+    return ConnectGrant(expiry, keep_alive, window, Connack(properties=Properties(values)))
