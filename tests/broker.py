@@ -17,6 +17,7 @@ from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.rights import Door
+from app.core.clock import Clock
 from app.runtime.sockets import listen
 from app.runtime.system import SystemClock
 from app.store.sessions import SessionStore
@@ -45,6 +46,7 @@ async def running_broker(
     store: SessionStore | None = None,
     door: Door | None = None,
     certificate: ServerCertificate | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[RunningBroker]:
     """Inside the block; afterwards all connections are closed. `store` keeps what it keeps.
 
@@ -53,7 +55,7 @@ async def running_broker(
     counters: Counter[str] = Counter()
     numbers = count(1)
     broker = Broker(
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         new_client_id=lambda: f"auto-{next(numbers)}",
         counters=counters,
         bounds=bounds or BrokerBounds(),
