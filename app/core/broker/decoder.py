@@ -115,8 +115,10 @@ def _publish(flags: int, reader: Reader, version: ProtocolVersion) -> Packet:
     topic = reader.text()
     packet_id = _packet_id(reader) if qos else 0
     properties = _properties(reader, PacketType.PUBLISH, version)
-    if topic or Property.TOPIC_ALIAS not in properties.values:
+    if topic:
         check_topic(topic)
+    elif Property.TOPIC_ALIAS not in properties.values:
+        raise protocol_error("PUBLISH with neither a topic nor a topic alias")
     return packets.Publish(topic, reader.rest(), qos, bool(flags & 1), dup, packet_id, properties)
 
 
