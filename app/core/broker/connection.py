@@ -326,6 +326,8 @@ class BrokerConnection:
         identifiers = (identifier,) if identifier else ()
         for options in retained:
             for one in self._broker.retained.matching(options.topic_filter, self._broker.now()):
+                if options.no_local and one.publisher == session.client_id:
+                    continue  # [MQTT-3.8.3-3]
                 session.deliver(Outgoing(one, min(one.qos, options.qos), True, identifiers, kept=True))
 
     def _subscribed(self, subscribed: Subscribed, session: ClientSession) -> tuple[ReasonCode, bool]:
