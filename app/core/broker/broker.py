@@ -126,6 +126,7 @@ class Broker:
     def publish(self, message: Message) -> bool:
         """Keep it, if it is to be retained, and give it to all who subscribed; whether there were any."""
         if message.retain and not self.retained.keep(message):
+            self.retained.remove(message.topic)  # what it was to replace is the last word no more [MQTT-3.3.1-5]
             self.counters["broker.dropped.retained_full"] += 1
         receivers = list(self.subscriptions.receivers(message))
         for one in receivers:

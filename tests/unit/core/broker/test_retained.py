@@ -185,3 +185,14 @@ def test_a_takeover_says_a_will_without_delay(version: ProtocolVersion) -> None:
     bench.connected("a", version, clean=False, will=WillMessage("gone", b"1"))
     bench.connected("a", version, clean=False, will=WillMessage("gone", b"2"))
     assert payloads(listener.hear()) == [b"1"]
+
+
+@both
+def test_a_message_that_finds_no_room_takes_the_place_of_none(version: ProtocolVersion) -> None:
+    """Whoever subscribes later is not told something that was replaced: then there is no retained message."""
+    bench = BrokerBench(retained_bytes=1000)
+    client = bench.connected("a", version)
+    client.publish("t", b"old", retain=True)
+    client.publish("t", b"x" * 2000, retain=True)
+    assert bench.connected("b", version).subscribe("t") == []
+    assert bench.counters["broker.dropped.retained_full"] == 1
