@@ -14,7 +14,7 @@ from tests.sharded import Sharded, sharded
 
 ORDER = (
     *("containers", "analysis", "rig", "cluster", "deploy", "client", "contract", "api"),
-    *("simulator", "project", "unit"),
+    *("simulator", "conformance", "project", "unit"),
 )
 """Folders whose tests take long come first, so that no worker has to wait for another one at the end."""
 

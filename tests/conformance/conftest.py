@@ -113,7 +113,7 @@ class Bench:
             threading.Event().wait(0.0005)
 
     def later(self, seconds: float) -> None:
-        """So much time passes, and the broker has looked what is due."""
+        """Let so much time pass, and the broker look what is due."""
         ticked: Future[None] = Future()
 
         def tick() -> None:

@@ -306,7 +306,7 @@ class RawClient:
         return self.next(kind)
 
     def settle(self) -> list[Heard]:
-        """What was said before the answer to a PINGREQ."""
+        """Return what was said before the answer to a PINGREQ."""
         self.send(PINGREQ_BYTES)
         found: list[Heard] = []
         while True:
@@ -317,7 +317,7 @@ class RawClient:
             found.append(heard)
 
     def end(self) -> list[Heard]:
-        """What is said until the end of the connection."""
+        """Return what is said until the end of the connection."""
         found = []
         while (heard := self.read()) is not None:
             found.append(heard)

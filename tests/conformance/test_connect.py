@@ -192,7 +192,7 @@ def test_clients_without_ids_do_not_take_over_each_other(bench: Bench, version: 
 
 
 def kept(version: int) -> Pairs:
-    """What makes a session of 5 outlive its connection; one of 3.1.1 does so unless it is clean."""
+    """Return what makes a session of 5 outlive its connection; one of 3.1.1 does so unless it is clean."""
     return KEPT if version == V5 else ()
 
 

@@ -24,7 +24,7 @@ IDENTIFIER, SESSION_EXPIRY, NO_LOCAL = 0x0B, 0x11, 4
 
 
 def drained(client: RawClient) -> list[Heard]:
-    """What it was sent, acknowledged."""
+    """Return what it was sent, and acknowledge it."""
     found = client.settle()
     client.send(*(ack(PUBACK, one.packet_id) for one in found if one.qos == 1))
     return found

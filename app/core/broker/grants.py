@@ -1,4 +1,4 @@
-"""What a broker grants to a CONNECT that it accepts, and what CONNACK says of it (MQTT 5, section 3.2.2.3)."""
+"""Grants of a broker to a CONNECT that it accepts, as CONNACK tells them (MQTT 5, section 3.2.2.3)."""
 
 from __future__ import annotations
 

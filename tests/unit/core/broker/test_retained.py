@@ -189,10 +189,22 @@ def test_a_takeover_says_a_will_without_delay(version: ProtocolVersion) -> None:
 
 @both
 def test_a_message_that_finds_no_room_takes_the_place_of_none(version: ProtocolVersion) -> None:
-    """Whoever subscribes later is not told something that was replaced: then there is no retained message."""
+    """A message that was replaced is told to nobody: then there is no retained message."""
     bench = BrokerBench(retained_bytes=1000)
     client = bench.connected("a", version)
     client.publish("t", b"old", retain=True)
     client.publish("t", b"x" * 2000, retain=True)
     assert bench.connected("b", version).subscribe("t") == []
     assert bench.counters["broker.dropped.retained_full"] == 1
+
+
+def test_the_identifier_of_a_message_that_was_refused_is_new() -> None:
+    """[MQTT-4.3.3-9]: the same identifier is another message then, and not one that was published already."""
+    bench = BrokerBench(retained_bytes=1000)
+    reader, client = bench.connected("r"), bench.connected("a")
+    reader.subscribe("t", qos=0)
+    too_large = Publish("t", b"x" * 2000, 2, retain=True, packet_id=7)
+    (refused,) = client.say(too_large)
+    assert refused == PublishAck(PacketType.PUBREC, 7, ReasonCode.QUOTA_EXCEEDED)
+    assert client.say(Publish("t", b"y", 2, packet_id=7)) == [PublishAck(PacketType.PUBREC, 7)]
+    assert payloads(reader.hear()) == [b"y"]
