@@ -152,6 +152,7 @@ def look_at_access(settings: Settings) -> AccessFacts:
     from pathlib import Path
 
     from app.cli.access_diagnosis import AccessFacts
+    from app.core.addresses import split_address, sqlite_file
     from app.core.errors import DirectoryError, InvalidInputError, SchemaTooOldError, UnavailableError
     from app.runtime.system import new_secret
     from app.store.engine import open_directory
@@ -159,7 +160,7 @@ def look_at_access(settings: Settings) -> AccessFacts:
     url = settings.access.url
     if not url:
         return AccessFacts()
-    if url.startswith("sqlite:") and not Path(url.partition("://")[2][1:]).exists():
+    if url.startswith("sqlite:") and not Path(sqlite_file(split_address(url))).exists():
         return AccessFacts(trouble="there is no such file yet", no_tables=True)
 
     async def read() -> Document:

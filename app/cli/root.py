@@ -67,6 +67,8 @@ IN_THE_DATABASE: Final = {
 }
 RUNNING: Final = {
     "up": VerbEntry("up:up", "Run a node, its broker and its store from one folder."),
+    "backup": VerbEntry("backup:backup", "Copy the folder of homing up, in use or not, with checksums."),
+    "restore": VerbEntry("backup:restore", "Make a new folder for homing up from a backup."),
     "serve": VerbEntry("serve:serve", "Run a node."),
     "doctor": VerbEntry("doctor:doctor", "Check the configured broker, store and access directory, and suggest fixes."),
     "status": VerbEntry("cluster:status", "Show whether the node is running and can serve."),

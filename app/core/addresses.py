@@ -10,7 +10,7 @@ from enum import StrEnum
 from ipaddress import IPv6Address, ip_address
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from app.core.redis_address import REDIS_SCHEMES, check_redis_url
 
@@ -133,6 +133,11 @@ def check_access_url(url: str) -> None:
         _check_postgresql(parts)
     else:
         raise ValueError(f"scheme {parts.scheme!a} is unknown; allowed: sqlite://, postgresql://")
+
+
+def sqlite_file(parts: SplitResult) -> str:
+    """The path of the file that a URL of SQLite names."""
+    return unquote(parts.path[1:])
 
 
 def _check_sqlite(parts: SplitResult) -> None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _OURS: Final = {LOCK_FILE, LAYOUT_FILE, f"{LAYOUT_FILE}.new"}
-_DIRECTORY: Final = "access.db"
+STORE: Final = "store"
+DIRECTORY: Final = "access.db"
+SECRETS: Final = "secrets"
 _SQLITE: Final = b"SQLite format 3\0"
 """With these bytes each file of SQLite begins, unless it is empty."""
 _OF_A_STORE: Final = "CURRENT"
@@ -79,10 +81,10 @@ class DataFolder:
             raise ConfigurationError(
                 f"{self.path} is not empty, and not a folder of homing up; name a new or empty one"
             )
-        if _DIRECTORY in found:
-            with (self.path / _DIRECTORY).open("rb") as directory:
+        if DIRECTORY in found:
+            with (self.path / DIRECTORY).open("rb") as directory:
                 begins = directory.read(len(_SQLITE))
             if begins and begins != _SQLITE:
                 raise ConfigurationError(
-                    f"{self.path / _DIRECTORY} is damaged: it is no SQLite database; put a copy of it in its place"
+                    f"{self.path / DIRECTORY} is damaged: it is no SQLite database; put a copy of it in its place"
                 )

@@ -234,6 +234,27 @@ def back_up_directory(url: str, target: Path) -> None:
     back_up(url, target)
 
 
+def back_up_directory_file(file: Path, target: Path) -> None:
+    """Do as `back_up_directory` does, with the file itself."""
+    from app.store.sql.backup import back_up_file  # noqa: PLC0415 - one verb wants it
+
+    back_up_file(file, target)
+
+
+def check_store_folder(path: Path) -> int:
+    """Open a RocksDB that nobody uses without writing, and return how many tables it has; ConfigurationError."""
+    from app.store.rocks.offline import check_store  # noqa: PLC0415 - an extra
+
+    return check_store(path)
+
+
+def forget_packet_ids(path: Path) -> None:
+    """Make a copy of a store agree with clients again. Blocks; errors as `app.store.rocks.offline`."""
+    from app.store.rocks import offline  # noqa: PLC0415 - an extra
+
+    offline.forget_packet_ids(path)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueEngine:
     """Queues over an event log: their windows, and what is declared. Both are in the engine of the log."""

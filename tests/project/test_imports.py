@@ -115,7 +115,9 @@ ENGINES = {
         ),  # what is seen of a Redis, and the rights it has to give
     ),
     "app.store.parquet": ("app/store/parquet/*", "app/store/engine.py"),
-    "app.store.rocks": ("app/store/rocks/*", "app/store/engine.py", "app/store/data_folder.py"),
+    "app.store.rocks": (
+        *("app/store/rocks/*", "app/store/engine.py", "app/store/data_folder.py", "app/store/backup/*"),
+    ),
     "app.store.sql": ("app/store/sql/*", "app/store/engine.py"),
     "app.cluster.local": ("app/cluster/engine.py",),
     "app.cluster.redis": ("app/cluster/engine.py",),

@@ -13,7 +13,7 @@ r"""A broker as rows, and back. Numbers are big-endian, instants are seconds sin
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -259,3 +259,20 @@ def _packet(data: bytes, kind: type[_Packet]) -> _Packet:
     if not isinstance(packet, kind):
         raise TypeError(f"there is no {kind.__name__} in it")
     return packet
+
+
+def without_packet_ids(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the rows to write over these, so that no packet id of before counts any more.
+
+    A message that was on the way waits again, as nobody knows whether it was acknowledged since; one that the client
+    had already is gone. Rows that cannot be read stay.
+    """
+    for key, row in rows:
+        if key.startswith(b"r"):
+            yield key, None
+        elif key.startswith(b"q") and len(row) >= _REFERENCE.size:
+            number, packet_id, flags, count = _REFERENCE.unpack_from(row)
+            if flags & _RELEASED:
+                yield key, None
+            elif packet_id:
+                yield key, _REFERENCE.pack(number, 0, flags, count) + row[_REFERENCE.size :]

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import structlog
-from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
+from rocksdict import Checkpoint, DBCompressionType, Options, Rdict, WriteBatch
 
 from app.core.errors import ConfigurationError, HomingError, StoreUnavailableError
+from app.store.rocks.checkpoints import CheckpointServer
 from app.store.rocks.groups import GroupCommit
 from app.store.rocks.layout import FolderLock, begin_layout
 from app.store.rocks.mending import Reopener
@@ -107,6 +108,7 @@ class RocksFolder:
         self._use: Final = use
         self._flush = flush or _sync
         self._lock = FolderLock(path)
+        self._checkpoints = CheckpointServer(path, self.checkpoint)
         self._turns = asyncio.Lock()
         self._drawers: list[Drawer] = []
         self._database: Rdict | None = None
@@ -173,6 +175,13 @@ class RocksFolder:
                 self._mend()
                 raise
 
+    async def checkpoint(self, path: Path) -> None:
+        """Make a folder on the same disk that has all of now, as links; StoreUnavailableError where that fails."""
+        with self._mender.using():
+            # RocksDB's checkpoint writes out what is in memory, and rocksdict holds the GIL meanwhile; not so here.
+            await asyncio.to_thread(self._write_out)
+            await self._group.alone(lambda: self._checkpoint(path))
+
     def commit(self, rows: WriteBatch) -> None:
         """In the thread: durable when it returns; StoreUnavailableError.
 
@@ -202,8 +211,10 @@ class RocksFolder:
         except BaseException:
             await self._end()
             raise
+        await self._checkpoints.start()
 
     async def _end(self) -> None:
+        await self._checkpoints.close()
         await self._mender.close()
         await self._group.close()
         await asyncio.to_thread(self._shut)
@@ -235,6 +246,24 @@ class RocksFolder:
         families = Rdict.list_cf(str(self.path), options()) if (self.path / "CURRENT").exists() else ["default"]
         self._database = Rdict(str(self.path), options(), dict.fromkeys(set(families) - {"default"}, options()))
         return families
+
+    def _write_out(self) -> None:
+        if (database := self._database) is None:
+            return
+        for name in Rdict.list_cf(str(self.path), options()):
+            with suppress(Exception):  # it was dropped meanwhile, or the disk fails, which the checkpoint says
+                table = database.get_column_family(name)
+                table.flush(True)
+                close_table(table)
+
+    def _checkpoint(self, path: Path) -> None:
+        if self._database is None:
+            raise StoreUnavailableError(f"{self._use.what} is being opened again")
+        try:
+            self._flush(self._database)
+            Checkpoint(self._database).create_checkpoint(str(path))
+        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            raise StoreUnavailableError(f"{self._use.what} cannot be copied: {error}") from None
 
     def _fill_in(self, drawer: Drawer) -> None:
         if self._database is None:

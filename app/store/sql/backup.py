@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from app.core.addresses import split_address
+from app.core.addresses import split_address, sqlite_file
 from app.core.errors import ConfigurationError, DirectoryUnavailableError
 
 SECONDS: Final = 10.0
@@ -24,7 +24,11 @@ def back_up(url: str, target: Path) -> None:
     parts = split_address(url)
     if parts.scheme != "sqlite":
         raise ConfigurationError("the access directory is in PostgreSQL: back it up with pg_dump")
-    source = Path(parts.path[1:])
+    back_up_file(Path(sqlite_file(parts)), target)
+
+
+def back_up_file(source: Path, target: Path) -> None:
+    """Do as `back_up` does, with the file itself."""
     unfinished = target.with_name(f"{target.name}.unfinished")
     try:
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

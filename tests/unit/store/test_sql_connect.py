@@ -6,11 +6,12 @@ import asyncio
 import threading
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import aiosqlite
 import pytest
 
-from app.store.sql.driver.connect import _connect_sqlite, open_sql
+from app.store.sql.driver.connect import _connect_sqlite, open_blocking, open_sql
 from tests.waiting import PATIENCE
 
 
@@ -58,3 +59,14 @@ def test_a_connection_whose_loop_is_closed_meanwhile_ends_in_silence(
     connection._thread.join(PATIENCE)
     assert not connection._thread.is_alive()
     assert faults == []
+
+
+def test_the_path_of_a_url_may_be_quoted(tmp_path: Path) -> None:
+    folder = tmp_path / "my data"
+    folder.mkdir()
+    engine = open_blocking(f"sqlite:///{quote(str(folder / 'a%b.db'))}", timedelta(seconds=1))
+    assert engine is not None
+    with engine.connect():
+        pass
+    engine.dispose()
+    assert [one.name for one in folder.iterdir()] == ["a%b.db"]

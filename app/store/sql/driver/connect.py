@@ -21,7 +21,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from app.core.addresses import check_access_url, split_address
+from app.core.addresses import check_access_url, split_address, sqlite_file
 from app.core.errors import ConfigurationError, DirectoryUnavailableError
 
 POOL_SIZE: Final = 3
@@ -76,7 +76,7 @@ def open_blocking(url: str, budget: timedelta) -> Engine | None:
     parts = _parts(url)
     if parts.scheme != "sqlite":
         return None
-    path = Path(parts.path[1:])
+    path = Path(sqlite_file(parts))
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         hide_parameters=True,
@@ -107,7 +107,7 @@ def _engine(url: URL, budget: timedelta, connect_args: dict[str, Any]) -> AsyncE
 
 
 def _sqlite(parts: SplitResult, budget: timedelta) -> AsyncEngine:
-    path = Path(parts.path[1:])
+    path = Path(sqlite_file(parts))
     url = URL.create("sqlite+aiosqlite", database=str(path))
     engine = _engine(url, budget, {"timeout": budget.total_seconds(), "async_creator_fn": _connect_sqlite})
     _keep_to_ourselves(engine.sync_engine, path)

@@ -18,6 +18,7 @@ from app.core.broker.packets import (
     WillMessage,
 )
 from app.core.broker.rights import OpenDoor
+from app.core.broker.rows import without_packet_ids
 from tests.unit.core.broker.doors import Book, knock
 from tests.unit.core.broker.kept import KeptBench
 from tests.unit.core.broker.peers import V3, V5, Peer, payloads, properties
@@ -385,3 +386,32 @@ def test_a_row_whose_owner_is_no_text_is_damaged() -> None:
     bench.disk[b"cc"] = bench.disk[b"cc"].replace(b'"owner": ""', b'"owner": 7')
     bench.kill()
     assert bench.damaged == {b"cc": "TypeError: its owner is no text"}
+
+
+def test_a_broker_that_went_back_in_time_knows_no_packet_ids() -> None:
+    """Messages on the way are sent anew, what the client had is not, and the client's own ids are free."""
+    bench = KeptBench()
+    reader, talker = durable(bench, "reader"), durable(bench, "talker")
+    reader.subscribe("t")
+    for number in range(1, 6):
+        talker.publish("t", b"%d" % number, qos=1 if number % 2 else 2)
+    reader.hear()
+    reader.ack(ACK, 3)
+    assert reader.ack(REC, 4) == [PublishAck(REL, 4)]
+    assert talker.say(Publish("t", b"6", 2, packet_id=9)) == [PublishAck(REC, 9)]
+    assert bench.keys("r")
+    bench.disk[b"q torn"] = b"short"
+    for key, row in list(without_packet_ids(bench.disk.items())):
+        if row is None:
+            del bench.disk[key]
+        else:
+            bench.disk[key] = row
+    bench.kill()
+    assert not bench.keys("r")
+    assert list(bench.damaged) == [b"q torn"], "it is told of as ever"
+    said = durable(bench, "reader").hear()
+    assert payloads(said) == [b"1", b"2", b"5", b"6"]
+    assert [one.packet_id for one in said if isinstance(one, Publish)] == [1, 2, 3, 4]
+    assert [one.dup for one in said if isinstance(one, Publish)] == [False] * 4
+    assert durable(bench, "talker").say(Publish("t", b"7", 2, packet_id=9)) == [PublishAck(REC, 9)]
+    assert len(bench.keys("m")) == 5, "the message that was released has gone"
