@@ -32,6 +32,7 @@ COUNTERS: Final = CounterTable(
         *("broker.dropped.expired", "broker.dropped.memory_full", "broker.dropped.queue_full"),
         *("broker.dropped.retained_full", "broker.dropped.slow_reader", "broker.dropped.too_large"),
         *("broker.refused.keep_alive_timeout", "broker.refused.malformed_packet", "broker.refused.no_connect"),
+        *("broker.refused.connection_rate_exceeded", "broker.refused.too_many_of_peer"),
         *("broker.refused.bad_user_name_or_password", "broker.refused.not_authorized"),
         *("broker.refused.not_read", "broker.refused.protocol_error", "broker.refused.server_busy"),
         "broker.refused.tls_handshake",

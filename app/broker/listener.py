@@ -16,6 +16,7 @@ from app.broker.keeper import SessionKeeper
 from app.broker.stream import MOST_UNSENT_BYTES, UNSENT_BYTES, ClientStream, MessageStream
 from app.core.broker.broker import Broker
 from app.core.errors import UnavailableError
+from app.core.peers import peer_of
 from app.runtime.sockets import BACKLOG
 
 LINGER_SECONDS: Final = 5.0
@@ -110,7 +111,12 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         stream.set_write_buffer_limits(high=UNSENT_BYTES)
-        self.begin()
+        peer = peer_of(transport.get_extra_info("peername")[0])
+        if self._broker.peers.full(peer):
+            self._broker.counters["broker.refused.too_many_of_peer"] += 1
+            stream.abort()
+            return
+        self.begin(peer)
 
     def data_received(self, data: bytes) -> None:
         self.feed(data)

@@ -62,7 +62,12 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
     if not settings.broker.listens:
         return None
     sockets = _listen(settings, kernel.clock, strangers=access is not None or settings.access.open)
-    bounds = BrokerBounds(connections=settings.broker.max_connections)
+    limits = settings.broker
+    bounds = BrokerBounds(
+        connections=limits.max_connections,
+        connections_per_peer=limits.max_connections_per_peer,
+        connects_per_peer=limits.max_connects_per_peer,
+    )
     broker = Broker(
         clock=kernel.clock,
         new_client_id=lambda: f"auto-{kernel.adapters.new_ulid().lower()}",

@@ -35,13 +35,13 @@ class ClientStream(PausableLink):
         """See ClientLink."""
         return self._saturated
 
-    def begin(self) -> None:
-        """Let the broker know of it."""
+    def begin(self, peer: str = "") -> None:
+        """Let the broker know of it, and of the peer if its peers are limited there."""
         if self._keeper is None:
-            self._connection = self._broker.open(self)
+            self._connection = self._broker.open(self, peer)
             return
         link = self._keeper.link(self)
-        self._connection = self._broker.open(link)
+        self._connection = self._broker.open(link, peer)
         link.drained = self._connection.drained
 
     def feed(self, data: bytes) -> None:

@@ -23,6 +23,10 @@ class BrokerSettings(SettingsGroup):
     """A PEM file of the key of that certificate, without a password."""
     max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
     """The maximum number of connections of MQTT clients, this node's own included."""
+    max_connections_per_peer: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    """The maximum number of connections of MQTT clients from one IPv4 address or IPv6 network (/64)."""
+    max_connects_per_peer: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """The maximum number of CONNECT packets from one of these in a second."""
 
     @property
     def listens(self) -> bool:

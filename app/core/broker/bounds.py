@@ -10,6 +10,9 @@ class BrokerBounds:
     """Numbers of things and bytes; times are in seconds. What is beyond is refused, or dropped and counted."""
 
     connections: int = 10_000
+    connections_per_peer: int = 1_000
+    connects_per_peer: int = 100
+    """CONNECT packets of one address in a second, as many at once."""
     connect_seconds: float = 5
     """How long a connection may be open before its CONNECT is there."""
     packet_bytes: int = 268_435

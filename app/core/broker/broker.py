@@ -12,6 +12,7 @@ from app.core.broker.connection import BrokerConnection, ClientLink
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connect
+from app.core.broker.peers import PeerLimits
 from app.core.broker.retained import RetainedMessages
 from app.core.broker.rights import Door, OpenDoor
 from app.core.broker.session import ClientSession, Outgoing, WaitingRoom
@@ -43,6 +44,7 @@ class Broker:
         self.now: Final = clock.monotonic
         self.journal: Final = journal or BrokerJournal()
         self.retained: Final = RetainedMessages(bounds, self.journal)
+        self.peers: Final = PeerLimits(bounds, self.now)
         self.subscriptions: Final = SubscriptionTable(self._best)
         self.sessions: Final[dict[str, ClientSession]] = {}
         self.connections: Final[set[BrokerConnection]] = set()
@@ -69,9 +71,10 @@ class Broker:
         """The instant, in seconds since 1970, at which `now` was 0, as this machine believes."""
         return self._clock.wall() - self._clock.monotonic()
 
-    def open(self, link: ClientLink) -> BrokerConnection:
-        """A connection on which nothing was said yet."""
-        connection = BrokerConnection(self, link)
+    def open(self, link: ClientLink, peer: str = "") -> BrokerConnection:
+        """A connection on which nothing was said yet, of a peer if its peers are limited here."""
+        connection = BrokerConnection(self, link, peer)
+        self.peers.arrive(peer)
         self.connections.add(connection)
         return connection
 

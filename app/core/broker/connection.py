@@ -54,11 +54,12 @@ class ClientLink(Protocol):
 class BrokerConnection:
     """The owner of the socket calls `receive` with each packet, `refuse` with a fault, and `lost` at the end."""
 
-    def __init__(self, broker: Broker, link: ClientLink) -> None:
+    def __init__(self, broker: Broker, link: ClientLink, peer: str = "") -> None:
         self.version = V5
         self.window = broker.bounds.inflight
         self._broker = broker
         self._link = link
+        self._peer = peer
         self._opened = self._heard = broker.now()
         self._silence: float | None = None
         """Seconds that the client may be silent for."""
@@ -193,6 +194,8 @@ class BrokerConnection:
             raise PacketError(ReasonCode.SERVER_UNAVAILABLE, "what the broker keeps cannot be written now")
         if broker.taken > bounds.connections:
             raise PacketError(ReasonCode.SERVER_BUSY, "the broker has as many connections as it may have")
+        if not broker.peers.may_connect(self._peer):
+            raise PacketError(ReasonCode.CONNECTION_RATE_EXCEEDED, "this address connects too often")
         self._largest = said.number(Property.MAXIMUM_PACKET_SIZE)
         client_id = packet.client_id
         if Property.AUTHENTICATION_METHOD in said.values:
@@ -373,6 +376,7 @@ class BrokerConnection:
         self._closed = True
         broker, session = self._broker, self._session
         broker.connections.discard(self)
+        broker.peers.leave(self._peer)
         self._link.close()
         if session is not None and session.outlet is self:
             broker.counters["broker.disconnected"] += 1

@@ -262,3 +262,21 @@ async def test_a_refusal_arrives_before_the_end(running: RunningBroker) -> None:
         await peer.say(encode(Connect(V3, "", clean_start=False), V3))
         ((first, body),) = Framing().feed(await peer.rest())
         assert decode(first, body, V3) == Connack(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
+
+
+async def test_connections_of_one_address_are_bounded() -> None:
+    """The next one is closed without a word, and may come when another one has gone."""
+    async with running_broker(BrokerBounds(connections_per_peer=1)) as one:
+        first = await asyncio.open_connection("127.0.0.1", one.port)
+        await eventually(lambda: len(one.broker.connections) == 1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        assert one.counters["broker.refused.too_many_of_peer"] == 1
+        first[1].close()
+        await eventually(lambda: not one.broker.connections)
+        reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+        writer.write(CONNECT)
+        assert (await reader.read(1))[0] >> 4 == 2
+        writer.close()
