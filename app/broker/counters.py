@@ -15,6 +15,9 @@ COUNTERS: Final = CounterTable(
             {"broker.taken_over": ""},
         ),
         (counted("homing_broker_messages", "Messages that clients published"), {"broker.received": ""}),
+        (counted("homing_broker_sent", "Messages that clients were sent"), {"broker.sent": ""}),
+        (counted("homing_broker_received_bytes", "Bytes that clients sent"), {"broker.received_bytes": ""}),
+        (counted("homing_broker_sent_bytes", "Bytes that clients were sent"), {"broker.sent_bytes": ""}),
         (
             counted("homing_broker_unknown_acknowledgements", "Acknowledgements of messages that were not on the way"),
             {"broker.unknown_acknowledgement": ""},

@@ -16,6 +16,7 @@ from app.core.access.devices import device_of_principal
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
 from app.core.broker.codes import ReasonCode
+from app.core.broker.figures import FIGURES
 from app.core.broker.rights import OWN_NODE, Permit
 from app.core.errors import HomingError, UnauthenticatedError, UnavailableError
 from app.core.identifiers import id_of_name
@@ -153,6 +154,8 @@ class _CallerPermit:
         return all(self._may(one, use.device, use.profile, RAW) for one in (Action.SEND, Action.OVERRIDE))
 
     def _reads(self, topic: str) -> bool:
+        if topic.startswith(FIGURES):
+            return self._may(Action.METRICS, "")
         use = self._topics.use_of(topic)
         try:
             return self._authority.may_read(self._caller, use.device, use.profile, "")

@@ -10,11 +10,13 @@ from typing import Final, cast
 
 import structlog
 
+from app import __version__
 from app.broker.certificate import ServerCertificate
 from app.broker.handshake import TlsDoorway
 from app.broker.keeper import SessionKeeper
 from app.broker.stream import MOST_UNSENT_BYTES, UNSENT_BYTES, ClientStream, MessageStream
 from app.core.broker.broker import Broker
+from app.core.broker.figures import BrokerFigures
 from app.core.errors import UnavailableError
 from app.core.peers import peer_of
 from app.runtime.sockets import BACKLOG
@@ -37,6 +39,7 @@ class BrokerListener:
 
     def __init__(self, broker: Broker, sockets: Sequence[BrokerSocket], keeper: SessionKeeper | None = None) -> None:
         self._broker = broker
+        self._figures = BrokerFigures(broker, f"homing {__version__}")
         self._keeper = keeper
         self._sockets = sockets
         self._servers: list[asyncio.Server] = []
@@ -50,12 +53,14 @@ class BrokerListener:
         for one in self._sockets:
             await self._serve(one)
         self._is_open = True
+        self._figures.tick()
         while True:
             await asyncio.sleep(TICK_SECONDS)
             for task in self._accepting:
                 if task.done():
                     task.result()  # never: it only ends by a mistake
             self._broker.tick()
+            self._figures.tick()
             await self._refresh()
             if self._keeper is not None:
                 self._keeper.check()
@@ -146,6 +151,7 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
             self._broker.counters["broker.refused.not_read"] += 1
             transport.abort()
             return
+        self._broker.counters["broker.sent_bytes"] += len(data)
         transport.write(data)
 
     def close(self) -> None:

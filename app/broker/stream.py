@@ -49,6 +49,7 @@ class ClientStream(PausableLink):
         connection = self._connection
         if connection is None:
             return
+        self._broker.counters["broker.received_bytes"] += len(data)
         try:
             for first_byte, body in self._framing.feed(data):
                 if connection.closed:
@@ -126,6 +127,7 @@ class MessageStream(ClientStream):
             self._unsent.clear()
             self.close()
             return
+        self._broker.counters["broker.sent_bytes"] += len(data)
         self._unsent.append(data)
         self._size += len(data)
         self._saturated = self._saturated or self._size > UNSENT_BYTES

@@ -191,6 +191,10 @@ async def test_clients_of_the_broker_log_in_and_may_what_their_keys_may() -> Non
         assert await device.subscribe("thing/product/SN2/services") == 0x87
         assert await device.subscribe("#") == 1, "and it gets what it may read of it"
         assert await admin.subscribe("thing/product/+/events") == 1
+        assert await device.subscribe("$SYS/broker/version") == 0x87, "it may not read metrics"
+        assert await admin.subscribe("$SYS/broker/version") == 1
+        await eventually(lambda: admin.topics == ["$SYS/broker/version"])
+        admin.topics.clear()
         assert await device.publish("thing/product/SN1/events") == 0
         assert await device.publish("thing/product/SN2/events") == 0x87
         assert await device.publish("thing/product/SN1/services") == 0x87, "it tells itself nothing"

@@ -16,6 +16,7 @@ from app.core.broker.codes import (
     protocol_error,
 )
 from app.core.broker.encoder import encode
+from app.core.broker.figures import FIGURES
 from app.core.broker.filters import SHARED
 from app.core.broker.grants import grant
 from app.core.broker.message import Message, expiry_of, handed_on
@@ -304,7 +305,7 @@ class BrokerConnection:
             raise PacketError(
                 ReasonCode.TOPIC_NAME_INVALID, f"a topic of more than {bounds.levels} levels, or too long"
             )
-        if topic.startswith(("$SYS/", SHARED)):
+        if topic.startswith((FIGURES, SHARED)):
             raise PacketError(ReasonCode.TOPIC_NAME_INVALID, "a topic that is not for clients to publish to")
 
     def _acknowledged(self, packet: PublishAck, session: ClientSession) -> None:

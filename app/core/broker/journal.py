@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from app.core.broker.figures import FIGURES
 from app.core.broker.message import Message
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ class BrokerJournal:
         self._let_go(outgoing.message)
 
     def retain(self, topic: str, old: Message | None, new: Message | None) -> None:
-        """The retained message of a topic is another one now."""
-        if not self.keeps:
+        """The retained message of a topic is another one now. Figures of the broker itself begin anew at each start."""
+        if not self.keeps or topic.startswith(FIGURES):
             return
         if new is not None:
             self._hold(new)

@@ -318,14 +318,20 @@ class ClientSession:
             return
         if outgoing.released:
             self.outlet.send(PublishAck(PacketType.PUBREL, packet_id))
-        elif not self.outlet.send(self._publish(outgoing, packet_id)):
+        elif self.outlet.send(self._publish(outgoing, packet_id)):
+            self._counters["broker.sent"] += 1
+        else:
             self._forget(packet_id)  # [MQTT-3.1.2-25]: as if it had been acknowledged
             self._drop("too_large")
 
     def _send_once(self, outgoing: Outgoing) -> None:
         if outgoing.message.expired(self._now()):
             self._drop("expired")
-        elif self.outlet is not None and not self.outlet.send(self._publish(outgoing, 0)):
+        elif self.outlet is None:
+            pass
+        elif self.outlet.send(self._publish(outgoing, 0)):
+            self._counters["broker.sent"] += 1
+        else:
             self._drop("too_large")
 
     def _publish(self, outgoing: Outgoing, packet_id: int) -> Publish:
