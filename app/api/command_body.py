@@ -12,15 +12,17 @@ from app.core.commands.command import IfOffline
 from app.core.commands.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
 from app.core.errors import InvalidInputError
+from app.core.events.instants import parse_position
 from app.core.identifiers import validate_idempotency_key, validate_method
 from app.core.payload import JsonValue, kind_in_words
 from app.settings import Settings
 from app.webhooks.book import MOST_TOLD
 
-MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline", "hold", "notify")
+MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline", "hold", "not_before", "notify")
 SHORTEST_TIMEOUT: Final = timedelta(milliseconds=1)
 SHORTEST_HOLD: Final = timedelta(seconds=1)
 LONGEST_HOLD: Final = timedelta(days=30)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 _ALLOWED: Final = f"allowed: {', '.join(MEMBERS)}"
 _MISSING: Final = object()
@@ -41,10 +43,10 @@ class CommandBodyReader:
         self._default_timeout = settings.command.default_timeout
         self._max_timeout = settings.command.max_timeout
 
-    def read(self, device_id: str, body: JsonValue, key: bytes | None) -> CommandRequest:
+    def read(self, device_id: str, body: JsonValue, key: bytes | None, now_us: int = 0) -> CommandRequest:
         """Read the command that a caller asks for; InvalidInputError says what is wrong with it.
 
-        `key` is the idempotency key.
+        `key` is the idempotency key. `now_us` is the time, in microseconds since 1970.
         """
         if not isinstance(body, dict):
             raise InvalidInputError("body", f"is {kind_in_words(body)}; a JSON object is needed")
@@ -66,6 +68,7 @@ class CommandBodyReader:
             one_way=_flag(body, "one_way"),
             if_offline=_if_offline(body.get("if_offline", _MISSING), hold),
             hold=hold,
+            not_before=_not_before(body.get("not_before", _MISSING), hold, now_us),
             notify=_notify(body.get("notify", _MISSING)),
             idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
         )
@@ -114,6 +117,22 @@ def _hold(value: object) -> timedelta | None:
         low, high = format_duration(SHORTEST_HOLD), format_duration(LONGEST_HOLD)
         raise InvalidInputError("hold", f"{value} is out of range; allowed: {low} to {high}")
     return hold
+
+
+def _not_before(value: object, hold: timedelta | None, now_us: int) -> int | None:
+    """The instant before which the command is not sent; InvalidInputError where it cannot be sent then."""
+    if value is _MISSING:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInputError("not_before", f"is {kind_in_words(value)}; an instant in RFC 3339 is needed")
+    instant = parse_position("not_before", value, now_us)
+    if hold is None:
+        raise InvalidInputError("hold", "is missing; not_before needs it, to say for how long the command may wait")
+    if instant - now_us > LONGEST_HOLD // _MICROSECOND:
+        raise InvalidInputError("not_before", f"is more than {LONGEST_HOLD.days} days ahead, which is the most")
+    if instant - now_us >= hold // _MICROSECOND:
+        raise InvalidInputError("hold", f"of {format_duration(hold)} ends before not_before; it has to last beyond it")
+    return instant
 
 
 def _if_offline(value: object, hold: timedelta | None) -> IfOffline | None:

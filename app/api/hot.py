@@ -62,6 +62,7 @@ class HotRoute:
         self._invoker = ports.commands.invoker
         self._holder = ports.commands.holder
         self._counters = ports.node.counters
+        self._now_us = ports.node.now_us
         self._parking = parking
         self._body = CommandBodyReader(settings, learned, ports.access.profile_of)
         # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
@@ -132,7 +133,7 @@ class HotRoute:
             return refusal
         preference = read_preference(headers.get(b"prefer"))
         body = decode_json(await read_body(receive, headers, seconds=self.body_seconds))
-        asked = self._body.read(device_id, body, headers.get(b"idempotency-key"))
+        asked = self._body.read(device_id, body, headers.get(b"idempotency-key"), self._now_us())
         self._member.admit()  # first, as a node that is about to stop must not spend what it then does not do
         place = self._spend(caller, asked)  # nobody else has a turn before the command is noted, and takes it
         if wants_events(headers.get(b"accept")):

@@ -75,8 +75,12 @@ def _members(command: Command) -> dict[str, Any]:
 
 
 def _hold(state: CommandState, hold: Hold) -> dict[str, Any]:
-    waits = state is CommandState.HELD
-    return {"waits_for": ["device"] if waits else [], "until": instant(hold.until), "claims": hold.claims}
+    return {
+        "waits_for": hold.reasons if state is CommandState.HELD else [],
+        "until": instant(hold.until),
+        **({} if hold.not_before is None else {"not_before": instant(hold.not_before)}),
+        "claims": hold.claims,
+    }
 
 
 def heard_json(one: DeviceSighting | None) -> dict[str, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,6 +14,8 @@ from app.cli.verbs import group
 
 if TYPE_CHECKING:
     from homing_client import Command
+
+_OF_HOLD: Final = ("not_before", "until", "claims")
 
 application = group("Commands that wait to be sent to a device that is away.", {})
 
@@ -35,7 +37,7 @@ def list_held(
     with connected(url, context, shown) as homing:
         asked = homing.commands(state="held") if device is None else homing.commands_of(device, state="held")
         found = list(islice(asked, limit))
-    table(shown, [one.raw for one in found], _row, ("id", "device", "method", "waits_for", "until", "claims"))
+    table(shown, [one.raw for one in found], _row, ("id", "device", "method", "waits_for", *_OF_HOLD))
 
 
 @application.command()
@@ -74,7 +76,7 @@ def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
     hold = one.get("hold") or {}
     return (
         *(one["id"], one["device_id"], one["method"], ", ".join(hold.get("waits_for", ()))),
-        *(str(hold.get("until", "")), str(hold.get("claims", ""))),
+        *(str(hold.get(name, "")) for name in _OF_HOLD),
     )
 
 

@@ -80,6 +80,14 @@ _Hold = Annotated[
         "device is there, and --timeout begins then.",
     ),
 ]
+_NotBefore = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INSTANT",
+        help="The instant before which the command is not sent, such as 2026-11-21T10:00:00Z. Needs a --hold that ends "
+        "later.",
+    ),
+]
 _Notify = Annotated[
     list[str] | None,
     typer.Option(metavar="WEBHOOK", help="The id of a webhook that receives the outcome. Repeatable."),
@@ -103,6 +111,7 @@ def send(  # noqa: PLR0913 - each is something that people type
     one_way: _OneWay = False,
     if_offline: _IfOffline = None,
     hold: _Hold = None,
+    not_before: _NotBefore = None,
     notify: _Notify = None,
     no_wait: _NoWait = False,
     idempotency_key: _Key = None,
@@ -134,6 +143,7 @@ def send(  # noqa: PLR0913 - each is something that people type
                 one_way=one_way,
                 if_offline=None if if_offline is None else if_offline.value,
                 hold=None if hold is None else format_duration(parse_duration(hold)),
+                not_before=not_before,
                 notify=notify or (),
                 wait=False if no_wait else FIRST_WAIT,
                 idempotency_key=idempotency_key,

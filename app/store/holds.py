@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.core.commands.command import Command
+from app.core.commands.command import Command, WaitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,14 @@ class Claimed:
     trace: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a held command waits for that nobody may send yet, and until when, in microseconds on the store's clock."""
+
+    reason: WaitReason
+    until: int
+
+
 class HoldStore(Protocol):
     """Every step is atomic for its command and safe to repeat; StoreUnavailableError means that it may have happened.
 
@@ -42,11 +50,12 @@ class HoldStore(Protocol):
         note is missing where the store fails at that moment, or forgets: `held` has to be read now and then anyway.
         """
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
+    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         """Take a held command to send it: it is pending from now on, its home is the node, and its timeout begins.
 
         Topics and values by which it is answered are in place then. None when it is not held any more, when its hold
-        has ended, or when it cannot be read. DeviceBusyError while another command keeps it from its topic.
+        has ended, or when it cannot be read. Waits when its time has not come. DeviceBusyError while another command
+        keeps it from its topic.
         """
 
     async def give_back(self, command_id: str, token: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -71,6 +71,7 @@ def send(  # noqa: PLR0913 - each is a member of the body or a header
     one_way: bool,
     if_offline: IfOffline | None,
     hold: timedelta | str | None,
+    not_before: datetime | str | None,
     notify: Sequence[str],
 ) -> Request:
     """Send a command. The key makes it safe to send this again."""
@@ -87,6 +88,8 @@ def send(  # noqa: PLR0913 - each is a member of the body or a header
         body["if_offline"] = if_offline
     if hold is not None:
         body["hold"] = duration(hold)
+    if not_before is not None:
+        body["not_before"] = not_before if isinstance(not_before, str) else not_before.isoformat()
     if notify:
         body["notify"] = list(notify)
     most = {True: WAIT, False: timedelta()}[wait] if isinstance(wait, bool) else max(wait, timedelta())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from app.core.errors import ForbiddenError
 from app.core.messages import ReceivedMessage
+from app.runtime.system import SystemClock
 from tests.api.rig import COMMANDS, DEVICE, Rig, running
 from tests.waiting import eventually
 
@@ -213,6 +216,11 @@ async def tell_unseen(rig: Rig) -> None:
         ({"if_offline": "hold"}, "hold", "is missing"),
         ({"hold": "1h", "if_offline": "fail"}, "if_offline", "leave one of them out"),
         ({"hold": "1h", "if_offline": "send"}, "if_offline", "leave one of them out"),
+        ({"not_before": "2026-01-01T00:00:00Z"}, "hold", "is missing; not_before needs it"),
+        ({"hold": "1h", "not_before": "9999-01-01T00:00:00Z"}, "not_before", "more than 30 days ahead"),
+        ({"hold": "1h", "not_before": "tomorrow"}, "not_before", "is no instant"),
+        ({"hold": "1h", "not_before": "2026-01-01T00:00:00"}, "not_before", "is no instant"),
+        ({"hold": "1h", "not_before": 1}, "not_before", "an instant in RFC 3339 is needed"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused(keeping: Rig, members: dict[str, Any], field: str, says: str) -> None:
@@ -220,6 +228,43 @@ async def test_what_cannot_be_meant_is_refused(keeping: Rig, members: dict[str, 
     assert answer.status_code == 422
     assert [one["field"] for one in answer.json()["errors"]] == [field]
     assert says in answer.json()["errors"][0]["reason"]
+
+
+async def test_a_hold_lasts_beyond_its_instant(keeping: Rig) -> None:
+    answer = await keeping.send("ok", hold="1h", not_before=in_seconds(3601))
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {"field": "hold", "reason": "of 1h ends before not_before; it has to last beyond it"}
+    ]
+
+
+async def test_it_is_not_sent_before_its_instant(keeping: Rig) -> None:
+    """That is a second ahead: nobody says anything then, and it is sent all the same."""
+    await tell(keeping, online=True)
+    opens = in_seconds(1)
+    command = (await keeping.send("ok", hold="1h", not_before=opens)).json()
+    later = (await keeping.send("ok", hold="1h", not_before=in_seconds(1800))).json()
+    assert (command["state"], command["hold"]["waits_for"]) == ("held", ["time", "device"])
+    explained = (await keeping.http.get(f"/v1/commands/{later['id']}/explain")).json()["verdict"]
+    assert re.match("its not_before comes in 1[78][0-9]{2} s", explained["evidence"][0])
+    done = await becomes(keeping, command, "succeeded")
+    assert instant_of(done["finished_at"]) >= instant_of(opens)
+    assert instant_of(done["hold"]["not_before"]) == instant_of(opens)
+    assert [one["id"] for one in keeping.device.received] == [command["id"]]
+
+
+async def test_an_instant_that_is_past_keeps_nothing(keeping: Rig) -> None:
+    await tell(keeping, online=True)
+    command = (await keeping.send("ok", hold="1h", not_before=in_seconds(-60))).json()
+    await becomes(keeping, command, "succeeded")
+
+
+def in_seconds(seconds: float) -> str:
+    return datetime.fromtimestamp(SystemClock().wall() + seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def instant_of(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 async def test_a_device_has_a_hundred_held_commands_at_most(keeping: Rig) -> None:

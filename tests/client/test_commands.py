@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 import pytest
 
 from app.core.commands.command import CommandState
+from app.runtime.system import SystemClock
 from homing_client import (
     NO_RETRY,
     CancelledError,
@@ -67,7 +68,11 @@ async def test_what_is_held_comes_back_at_once(homing: AnyHoming, place: Place) 
     held = await done(homing.send, "drone-9", "cover_open", profile="dji", hold=timedelta(hours=8))
     assert (held.state, held.is_final) == ("held", False)
     device = homing.device("drone-9", profile="dji")
-    assert (await done(device.send, "cover_open", hold="8h")).state == "held"
+    at = datetime.fromtimestamp(SystemClock().wall() + 3600, UTC)
+    later = await done(device.send, "cover_open", hold="8h", not_before=at)
+    assert later.state == "held"
+    if "hold" in later.raw:  # the fake one has no instants
+        assert abs(datetime.fromisoformat(later.raw["hold"]["not_before"]) - at) <= timedelta(milliseconds=1)
     assert (await done(homing.cancel, held.id)).state == "cancelled"
 
 

@@ -254,6 +254,7 @@ def registration(
     if_offline: IfOffline = IfOffline.SEND,
     notify: tuple[str, ...] = (),
     held: timedelta | None = None,
+    not_before: int | None = None,
 ) -> Registration:
     return Registration(
         command_id=identity or new_id(device),
@@ -270,7 +271,7 @@ def registration(
         fingerprint=fingerprint,
         if_offline=if_offline,
         notify=notify,
-        hold=None if held is None else HoldRequest(held, "somebody"),
+        hold=None if held is None else HoldRequest(held, "somebody", not_before),
     )
 
 

@@ -15,10 +15,13 @@ from app.core.commands.reception import Reception, reception_of
 from app.core.commands.routing import Outcome, Recorded
 from app.core.profiles.correlation import Correlation
 from app.store.commands import Finished, Joined, Registered
-from app.store.holds import Claimed
+from app.store.holds import Claimed, Waits
 
 S = CommandState
 ORDER_OF_STATES = [S.PENDING, S.SENT, S.ACKNOWLEDGED, S.RUNNING]
+
+FAR_AHEAD = 2**52
+"""An instant (µs) that does not come while a history lasts."""
 
 Plain = Any
 """Nested tuples and strings, to be compared."""
@@ -31,6 +34,8 @@ def plain(value: object) -> Plain:  # noqa: C901, PLR0911 - one line a type
             return "registered"
         case Claimed(command):
             return ("claimed", plain(command))
+        case Waits(reason):
+            return ("waits", reason.value)
         case Joined(command):
             return ("joined", plain(command))
         case Finished(won, outcome):
@@ -136,6 +141,8 @@ class Model:
             return ("claimed", row.command())
         if row.state is not S.HELD or row.token == token:
             return None
+        if row.registration.hold.not_before == FAR_AHEAD:
+            return ("waits", "time")
         if self._busy(row.registration):
             return "DeviceBusyError"
         row.token = token

@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 
 from app.core.commands.callback import Registration
-from app.core.commands.command import Command, CommandState, IfOffline
+from app.core.commands.command import Command, CommandState, IfOffline, WaitReason
 from app.core.commands.routing import MatchResult
 from app.core.errors import DeviceBusyError, TooManyHeldError
 from app.core.identifiers import partition_of
 from app.store.commands import Joined, Query, Registered
+from app.store.holds import Claimed, Waits
 from app.store.rules import HOLD_EXPIRED, MOST_HELD
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, MOMENT, Backend, answer, by_order, by_value, new_id, registration
@@ -114,7 +115,7 @@ class TestClaim:
         (winner,) = [i for i, one in enumerate(claims) if one is not None]
         command = await state_of(store, wanted.command_id)
         won = claims[winner]
-        assert won is not None
+        assert isinstance(won, Claimed)
         assert won.command == command
         assert (command.state, command.home_node) == (S.PENDING, f"node-{winner}")
         assert command.hold is not None
@@ -122,7 +123,7 @@ class TestClaim:
         assert command.deadline < command.hold.until
         assert [one.id for one in await store.pending_of(f"node-{winner}")] == [wanted.command_id]
         again = await store.claim(wanted.command_id, f"node-{winner}", f"t{winner}")  # the first reply was lost
-        assert again is not None
+        assert isinstance(again, Claimed)
         assert again.command == command
         assert await store.held() == []
 
@@ -157,6 +158,17 @@ class TestClaim:
             assert await store.claim(wanted.command_id, "node-b", "t1")
             await store.respond(answer(wanted), "node-a")
 
+    async def test_it_waits_for_its_instant(self, backend: Backend, store: StateStore) -> None:
+        opens = await store.now() + 2 * MOMENT // timedelta(microseconds=1)
+        wanted = await hold(store, registration(held=HOUR, not_before=opens))
+        assert await store.claim(wanted.command_id, "node-b", "t1") == Waits(WaitReason.TIME, opens)
+        command = await state_of(store, wanted.command_id)
+        assert command.state is S.HELD
+        assert command.hold is not None
+        assert (command.hold.not_before, command.hold.reasons) == (opens, (WaitReason.TIME, WaitReason.DEVICE))
+        await backend.advance(MOMENT * 3)
+        assert isinstance(await store.claim(wanted.command_id, "node-b", "t1"), Claimed)
+
     async def test_what_is_not_held_is_not_claimed(self, store: StateStore) -> None:
         plain = registration()
         await store.register(plain)
@@ -189,7 +201,7 @@ class TestGiveBack:
         assert await store.give_back(wanted.command_id, "t2")  # before its claim arrives
         assert await store.claim(wanted.command_id, "node-b", "t2") is None
         again = await store.claim(wanted.command_id, "node-c", "t3")
-        assert again is not None
+        assert isinstance(again, Claimed)
         assert again.command.hold is not None
         assert again.command.hold.claims == 2
 

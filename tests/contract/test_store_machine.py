@@ -34,7 +34,7 @@ from app.store.memory.commands.store import MemoryStateStore
 from app.store.rules import NO_RESPONSE
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, ManualClock, RocksBackend, answer, by_order, by_value, registration
-from tests.contract.store_model import Model, Plain, plain
+from tests.contract.store_model import FAR_AHEAD, Model, Plain, plain
 from tests.stores import redis_store
 
 SOON = timedelta(milliseconds=1)
@@ -161,6 +161,7 @@ class Histories(RuleBasedStateMachine):
             key=data.draw(st.sampled_from([None, None, "k1"])),
             fingerprint="f",
             held=HOUR,
+            not_before=data.draw(st.sampled_from([None, None, None, 1, FAR_AHEAD])),
         )
         self.made.append(wanted)
         self.agreed(self.model.register(wanted), lambda store: store.register(wanted))

@@ -12,7 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.api.cursors import ANY as ANY_CURSOR
 from app.core import identifiers
-from app.core.commands.command import CommandState, IfOffline
+from app.core.commands.command import CommandState, IfOffline, WaitReason
 from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
 from app.core.profiles.correlation import Correlation
@@ -103,6 +103,15 @@ class CommandBody(SchemaModel):
             ),
             pattern=f"^{DURATION}$",
             examples=["8h"],
+        ),
+    ] = None
+    not_before: Annotated[
+        Instant | SkipJsonSchema[None],
+        Field(
+            description=(
+                "The command is not sent before this instant, which is 30 days ahead at most. It needs a `hold` that "
+                "ends later."
+            )
         ),
     ] = None
     notify: Annotated[
@@ -201,9 +210,18 @@ class HoldFacts(SchemaModel):
     """The wait of a command to be sent."""
 
     waits_for: Annotated[
-        list[Literal["device"]], Field(description="What it waits for; empty once it was claimed, and after its end.")
+        list[WaitReason],
+        Field(
+            description=(
+                "What has to come before it is sent; empty once it was claimed, and after its end. Which of it is "
+                "lacking now is told by `explain`."
+            )
+        ),
     ]
     until: Annotated[AwareDatetime, Field(description="The instant at which it is `unsent` if it was not sent.")]
+    not_before: Annotated[
+        AwareDatetime | SkipJsonSchema[None], Field(description="The instant before which it is not sent.")
+    ] = None
     claims: Annotated[
         int, Field(description="How often a node has claimed it. A claim is undone if nobody has the command.", ge=0)
     ]

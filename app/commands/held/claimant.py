@@ -33,7 +33,7 @@ from app.core.errors import (
 from app.core.messages import Receipt
 from app.runtime.listeners import Listeners
 from app.runtime.telemetry import Counters
-from app.store.holds import Claimed, HoldStore
+from app.store.holds import Claimed, HoldStore, Waits
 
 CLAIM_SECONDS: Final = 1.0
 """A claimed command is sent within so many seconds, or given back: later the claimant may not be what it was."""
@@ -85,9 +85,10 @@ class Claimant:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
-    async def claim(self, command: Command) -> None:
+    async def claim(self, command: Command) -> Waits | None:
         """Claim a held command, and send it in the same turn as the store's reply, unless another node has it.
 
+        Return what it waits for, if nobody may send it yet.
         CapacityError while the node has too many open commands, or another one keeps the command from its topic.
         """
         token, asked_at = f"{self._node_id} {self._new_secret()}", self._now()
@@ -99,13 +100,13 @@ class Claimant:
             if isinstance(error, StoreUnavailableError):  # it may have happened, and nothing is sent
                 self._later(self._give_back(command, token, None))
             raise
-        if claimed is None:  # another node was first, or it has ended
+        if not isinstance(claimed, Claimed):  # it waits, or another node was first, or it has ended
             self._open_commands.discard(command.id)
-            return
-        if command.id not in self._open_commands:  # somebody has ended it before the store's reply was here
-            return
-        self._open_commands.registered(pending, claimed.command)
-        self._send(claimed, pending, token, asked_at)
+            return claimed
+        if command.id in self._open_commands:  # else somebody has ended it before the store's reply was here
+            self._open_commands.registered(pending, claimed.command)
+            self._send(claimed, pending, token, asked_at)
+        return None
 
     def _send(self, claimed: Claimed, pending: Pending, token: str, asked_at: float) -> None:
         """Act in the same turn of the loop as the reply: nothing comes between the claim and what is done on it."""

@@ -82,7 +82,7 @@ class CommandHolder:
         registration = self._registrar.registration(request, profile, request.timeout)
         if request.hold is not None:
             who = "" if caller is None else caller.lasting().to_text()
-            registration = replace(registration, hold=HoldRequest(request.hold, who))
+            registration = replace(registration, hold=HoldRequest(request.hold, who, request.not_before))
         identity = registration.command_id
         waiter = self._waiters.park(identity) if park else None
         try:

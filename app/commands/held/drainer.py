@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import Final, Protocol
 
 import structlog
@@ -13,7 +14,7 @@ from app.cluster.shares import share_of
 from app.commands.held.claimant import Claimant
 from app.commands.held.held_judge import HeldJudge, Readiness
 from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
-from app.core.commands.command import CommandState
+from app.core.commands.command import Command, CommandState
 from app.core.commands.faults import fault
 from app.core.errors import CapacityError, DeviceBusyError, UnavailableError
 from app.core.identifiers import partition_of
@@ -24,6 +25,8 @@ READ_ANYWAY: Final = 60
 """One of so many readings in a row reads who waits whatever the store's note says, as a note may be lost."""
 AT_A_TIME: Final = 16
 """The number of devices that are looked at at once: other commands wait behind few of them."""
+NOBODY_KNOWS: Final = 2**62
+"""The instant (µs) at which something comes that may come at any time: far away."""
 NOT_ALLOWED: Final = fault("not_allowed_any_more", "its caller may not send it any more; it was not sent")
 
 
@@ -128,34 +131,49 @@ class Drainer:
         self._changed.set()
 
     async def _look_at(self, device: WaitingDevice) -> None:
-        fruitless = True
+        fruitless, again_in = True, inf
         try:
-            fruitless = not await self._send_what_waits(device)
+            awaited = await self._send_what_waits(device)
+            fruitless = awaited is not None
+            if awaited is not None:
+                again_in = self._judge.seconds_to(awaited)
         except (UnavailableError, CapacityError) as failure:
             self._log.debug("held_not_sent", device_id=device.device_id, reason=str(failure))
         finally:
-            self._waiting.looked(device, fruitless=fruitless)
+            self._waiting.looked(device, fruitless=fruitless, again_in=again_in)
 
-    async def _send_what_waits(self, device: WaitingDevice) -> bool:
-        """Return whether nothing of it waits any more. Oldest first: ids are in the order of their instants."""
+    async def _send_what_waits(self, device: WaitingDevice) -> int | None:
+        """Return when something may be sent that waits on (µs); None if nothing waits, far away if nobody knows.
+
+        Oldest first: ids are in the order of their instants.
+        """
         heard, online = self._waiting.lately_heard(device), await self._judge.online(device.device_id)
-        ids, done = sorted(device.ids), True
+        ids, awaited = sorted(device.ids), list[int]()
         for identity, command in zip(ids, await self._store.get(ids), strict=True):
             if command is not None and command.state is CommandState.HELD:
-                readiness = await self._judge.judge(command, online=online, heard=heard)
-                if readiness is Readiness.WAITS:
-                    done = False
-                    continue
-                try:
-                    if readiness is Readiness.READY:
-                        await self._claimant.claim(command)
-                    else:
-                        await self._claimant.refuse(command, NOT_ALLOWED)
-                except DeviceBusyError:
-                    done = False
+                instant = await self._try(command, online=online, heard=heard)
+                if instant is not None:
+                    awaited.append(instant)
                     continue
             self._waiting.drop(device.device_id, identity)
-        return done
+        return min(awaited, default=None)
+
+    async def _try(self, command: Command, *, online: bool | None, heard: bool) -> int | None:
+        """Send or refuse a held command; if it waits on, return until when it does (µs)."""
+        match await self._judge.judge(command, online=online, heard=heard):
+            case Readiness.READY:
+                try:
+                    waits = await self._claimant.claim(command)
+                except DeviceBusyError:
+                    return NOBODY_KNOWS
+                return None if waits is None else waits.until
+            case Readiness.REFUSED:
+                await self._claimant.refuse(command, NOT_ALLOWED)
+                return None
+            case Readiness.EARLY:
+                return NOBODY_KNOWS if command.hold is None else command.hold.not_before
+            case Readiness.WAITS:
+                return NOBODY_KNOWS
 
     def _wait_again(self, device_id: str, command_id: str) -> None:
         device = self._waiting.add(device_id, command_id)

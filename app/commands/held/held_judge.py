@@ -20,6 +20,8 @@ class Readiness(StrEnum):
     """The fate of a held command at this moment."""
 
     WAITS = auto()
+    EARLY = auto()
+    """It waits for its instant, which is known."""
     READY = auto()
     REFUSED = auto()
     """The caller who had it held may not send it any more."""
@@ -51,6 +53,8 @@ class HeldJudge:
 
         Where nobody knows whether the device is there, the broker may: it says so when nobody is subscribed.
         """
+        if self._too_early(command):
+            return Readiness.EARLY
         there = online is not False and (online or heard or self._publisher.absence.tells(command.profile))
         if not there or not self._publisher.connected or self._rests(command, heard=heard):
             return Readiness.WAITS
@@ -65,6 +69,8 @@ class HeldJudge:
     async def why(self, command: Command) -> Sequence[str]:
         """Say what a held command waits for at this moment, as far as this node knows."""
         reasons = []
+        if self._too_early(command) and command.hold is not None:
+            reasons.append(f"its not_before comes in {self.seconds_to(command.hold.not_before or 0):.0f} s")
         if not self._publisher.connected:
             reasons.append("this node has no connection to the MQTT broker")
         if await self.online(command.device_id) is False:
@@ -79,6 +85,14 @@ class HeldJudge:
         if not reasons:
             reasons.append(f"{command.device_id} was not heard since it was held, or it is about to be sent")
         return reasons
+
+    def seconds_to(self, instant: int) -> float:
+        """Return how long it is to an instant in microseconds since 1970."""
+        return (instant - self._now_us()) / 1_000_000
+
+    def _too_early(self, command: Command) -> bool:
+        hold = command.hold
+        return hold is not None and hold.not_before is not None and self._now_us() < hold.not_before
 
     async def _check(self, command: Command) -> None:
         """Raise what stands against sending it now: an interlock, or the rights of its caller."""

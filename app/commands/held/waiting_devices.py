@@ -131,8 +131,11 @@ class WaitingDevices(Observer):
                 return device
         return None
 
-    def looked(self, device: WaitingDevice, *, fruitless: bool) -> None:
-        """Note the end of a look. After a fruitless one the next is a while later, and earlier if it is heard."""
+    def looked(self, device: WaitingDevice, *, fruitless: bool, again_in: float = inf) -> None:
+        """Note the end of a look. After a fruitless one the next is a while later, and earlier if it is heard.
+
+        It is no later than in `again_in` seconds, when something that was waited for is known to come.
+        """
         now = self._now()
         device.busy = False
         if not device.ids:
@@ -143,7 +146,8 @@ class WaitingDevices(Observer):
             # What a device has said may not have been where it was looked for yet.
             first = LEAST_PAUSE if self.lately_heard(device) else FIRST_PAUSE
             device.due = inf
-            self._look_at(device, now + min(LONGEST_PAUSE, first * 2.0**device.looks))
+            pause = min(LONGEST_PAUSE, first * 2.0**device.looks)
+            self._look_at(device, now + min(pause, max(again_in, SOON)))
             device.looks += 1
 
     def lately_heard(self, device: WaitingDevice) -> bool:

@@ -41,6 +41,8 @@ class CommandRequest:
     """The id that it has; empty where a new one is made."""
     hold: timedelta | None = None
     """The time that it may wait to be sent; None: it is sent at once, or not at all."""
+    not_before: int | None = None
+    """The instant before which it is not sent, in microseconds since 1970; only with `hold`."""
 
 
 ToldOf = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
@@ -113,6 +115,8 @@ def _fingerprint(request: CommandRequest) -> str:
         told.append(request.if_offline)
     if request.hold is not None:
         told.append(["hold", request.hold.total_seconds()])
+    if request.not_before is not None:
+        told.append(["not_before", request.not_before])
     if request.notify:
         told.append(list(request.notify))
     body = to_json(told)  # not orjson, which writes 1e16 where nodes of 0.2.0 write 1e+16

@@ -22,14 +22,19 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class HoldRequest:
-    """The time for which a command may be held, and the caller who asked for it."""
+    """The time for which a command may be held, and the caller who asked for it.
+
+    It is not sent before `not_before`, in microseconds since 1970, where there is one.
+    """
 
     lasts: timedelta
     who: str = ""
+    not_before: int | None = None
 
     def begun(self, created_at: int, timeout: timedelta) -> Hold:
         """The hold of a command that is registered at that instant (µs)."""
-        return Hold(created_at + self.lasts // timedelta(microseconds=1), timeout, self.who)
+        until = created_at + self.lasts // timedelta(microseconds=1)
+        return Hold(until, timeout, self.who, not_before=self.not_before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,13 @@ def after(state: CommandState, event: CommandEvent, command_id: str = "") -> Com
         raise IllegalTransitionError(command_id, f"{event} is not possible in state {state}") from None
 
 
+class WaitReason(StrEnum):
+    """What has to come before a held command is sent."""
+
+    TIME = "time"
+    DEVICE = "device"
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """The wait of a command to be sent: until when, and how often a node has claimed it so far.
@@ -124,6 +131,13 @@ class Hold:
     claims: int = 0
     given_back_at: int | None = None
     """The instant at which the last claim was given back, in microseconds on the store's clock; None if none was."""
+    not_before: int | None = None
+    """The instant before which it is not sent, in microseconds on the store's clock; None if it has none."""
+
+    @property
+    def reasons(self) -> tuple[WaitReason, ...]:
+        """What has to come before it is sent."""
+        return (*((WaitReason.TIME,) if self.not_before is not None else ()), WaitReason.DEVICE)
 
 
 @dataclass(frozen=True, slots=True)

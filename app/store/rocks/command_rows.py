@@ -11,7 +11,7 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `reception` | received at (µs), correlation, size of the payload |
 | `occupied` | topics on which it waits, or which it keeps in quarantine |
 | `reports`, `count` | number and instant (µs) of each report that is kept; how many there were |
-| `hold` | until, timeout (µs), claims, caller, last given back (µs), token of the last claim; null without one |
+| `hold` | until, timeout (µs), claims, caller, last given back (µs), token of its claim, not before (µs), or null |
 | `sizes` | of params, result, error, progress, late and each report; -1 where there is none |
 """
 
@@ -92,8 +92,8 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         reception = Reception(received_at, Correlation(correlation), size)
     hold, claim = None, ""
     if head.get("hold") is not None:
-        until, timeout, claims, who, given_back_at, claim = head["hold"]
-        hold = Hold(until, timedelta(microseconds=timeout), who, claims, given_back_at)
+        until, timeout, claims, who, given_back_at, claim, not_before = head["hold"]
+        hold = Hold(until, timedelta(microseconds=timeout), who, claims, given_back_at, not_before)
     command = replace(
         registration.command(created_at, deadline),
         hold=hold,
@@ -123,7 +123,7 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
 
 
 def _hold(hold: Hold, claim: str) -> list[Any]:
-    return [hold.until, micros(hold.timeout), hold.claims, hold.who, hold.given_back_at, claim]
+    return [hold.until, micros(hold.timeout), hold.claims, hold.who, hold.given_back_at, claim, hold.not_before]
 
 
 def _about(one: Registration) -> dict[str, Any]:

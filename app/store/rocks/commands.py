@@ -22,7 +22,7 @@ from app.core.commands.stream import Marks, StreamPage
 from app.core.errors import StoreUnavailableError
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
-from app.store.holds import Claimed, HeldEntry
+from app.store.holds import Claimed, HeldEntry, Waits
 from app.store.memory.commands.records import COMMAND_ROW, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.commands.writer import Tell, Wake
@@ -139,7 +139,7 @@ class RocksStateStore:
     async def last_held(self) -> str:
         return await self.look(lambda memory: memory.last_held(), lambda _: ())
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
+    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         return await self.change(lambda memory: memory.claim(command_id, node_id, token))
 
     async def give_back(self, command_id: str, token: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -168,6 +168,7 @@ class AsyncHoming:
         one_way: bool = False,
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
+        not_before: datetime | str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -177,7 +178,8 @@ class AsyncHoming:
         `wait`: False does not, and a timedelta waits that long at most. `timeout` is how long the device may take; the
         node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
         it is the same command. `notify` names webhooks that are told of its outcome. With `hold` it may wait so long
-        for a device that is away; then True does not wait either, and the command comes back as `held`.
+        for a device that is away; then True does not wait either, and the command comes back as `held`. It is not sent
+        before `not_before`, an instant with its zone.
 
         Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
         """
@@ -192,6 +194,7 @@ class AsyncHoming:
             one_way=one_way,
             if_offline=if_offline,
             hold=hold,
+            not_before=not_before,
             notify=notify,
         )
         command = operations.command_sent(await self._session.exchange(request))
@@ -470,6 +473,7 @@ class AsyncDevice:
         one_way: bool = False,
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
+        not_before: datetime | str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -484,6 +488,7 @@ class AsyncDevice:
             one_way=one_way,
             if_offline=if_offline,
             hold=hold,
+            not_before=not_before,
             notify=notify,
             wait=wait,
             idempotency_key=idempotency_key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -169,6 +169,7 @@ class Homing:
         one_way: bool = False,
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
+        not_before: datetime | str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -178,7 +179,8 @@ class Homing:
         `wait`: False does not, and a timedelta waits that long at most. `timeout` is how long the device may take; the
         node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
         it is the same command. `notify` names webhooks that are told of its outcome. With `hold` it may wait so long
-        for a device that is away; then True does not wait either, and the command comes back as `held`.
+        for a device that is away; then True does not wait either, and the command comes back as `held`. It is not sent
+        before `not_before`, an instant with its zone.
 
         Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
         """
@@ -193,6 +195,7 @@ class Homing:
             one_way=one_way,
             if_offline=if_offline,
             hold=hold,
+            not_before=not_before,
             notify=notify,
         )
         command = operations.command_sent(self._session.exchange(request))
@@ -467,6 +470,7 @@ class Device:
         one_way: bool = False,
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
+        not_before: datetime | str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -481,6 +485,7 @@ class Device:
             one_way=one_way,
             if_offline=if_offline,
             hold=hold,
+            not_before=not_before,
             notify=notify,
             wait=wait,
             idempotency_key=idempotency_key,

@@ -101,12 +101,15 @@ def test_all_that_a_body_may_have_can_be_typed(homing: Homing, fake_node: FakeNo
 
 
 def test_a_held_command_is_told_of_and_not_waited_for(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(202, COMMAND | {"state": "held"})]
+    fake_node.answers = [(202, COMMAND | {"state": "held"})] * 2
     code, out, _ = homing("send", "dock-1", "cover_open", "--hold", "8h", "--node", fake_node.url)
     assert code == 0
     assert "cover_open on dock-1: held" in out
     assert "homing explain 042-01J0000000000000000000000A shows what it waits for" in out
     assert fake_node.asked[0][3] == {"method": "cover_open", "params": {}, "hold": "8h"}
+    at = ("--not-before", "2026-03-01T08:00:00Z")
+    assert homing("send", "dock-1", "cover_open", "--hold", "8h", *at, "--node", fake_node.url)[0] == 0
+    assert fake_node.asked[1][3]["not_before"] == "2026-03-01T08:00:00Z"
     code, _, err = homing("send", "dock-1", "cover_open", "--hold", "8", "--node", fake_node.url)
     assert code == 2
     assert "--hold: '8' is not a duration" in err

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.core.commands.command import CommandState
-from app.store.holds import Claimed, HeldEntry
+from app.core.commands.command import CommandState, WaitReason
+from app.store.holds import Claimed, HeldEntry, Waits
 from app.store.memory.commands.records import CommandTable, Record
 from app.store.rules import micros
 
@@ -25,15 +25,18 @@ class MemoryHolds:
     async def last_held(self) -> str:
         return str(self._table.indexes.times_held)
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
+    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         self._table.forget_expired()
         record = self._table.records.get(command_id)
         if record is None or record.command.hold is None:
             return None
         if record.claim == token and record.command.state is CommandState.PENDING:
             return Claimed(record.command, record.registration.trace)
-        if not record.held or record.claim == token or record.command.hold.until <= self._table.now():
+        hold, now = record.command.hold, self._table.now()
+        if not record.held or record.claim == token or hold.until <= now:
             return None
+        if hold.not_before is not None and now < hold.not_before:
+            return Waits(WaitReason.TIME, hold.not_before)
         self._table.check_free(record.registration)
         record.claim = token
         begin_flight(self._table, record, node_id)

@@ -9,9 +9,10 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from app.core import keys
+from app.core.commands.command import WaitReason
 from app.core.errors import DeviceBusyError, InvalidInputError, StoreUnavailableError, UnreadableRecordError
 from app.core.identifiers import PARTITIONS, partition_of_command
-from app.store.holds import Claimed, HeldEntry
+from app.store.holds import Claimed, HeldEntry, Waits
 from app.store.redis.commands import records
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
 from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK
@@ -46,7 +47,7 @@ class RedisHolds:
         note: bytes | None = await self._lanes.call("GET", keys.LAST_HELD)
         return "" if note is None else note.decode("utf-8", "replace")
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | None:
+    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         reply = await self._lanes.run(HOLD_CLAIM, _keys(command_id), command_id, node_id, token)
         match reply:
             case [b"claimed", values]:
@@ -57,6 +58,8 @@ class RedisHolds:
                 except UnreadableRecordError:
                     return None
                 return Claimed(command, None if trace is None else trace.decode())
+            case [b"waits", reason, until]:
+                return Waits(WaitReason(reason.decode()), int(until))
             case [b"busy", quarantine_left]:
                 raise DeviceBusyError(busy(_BUSY, int(quarantine_left)))
             case [b"busy"]:

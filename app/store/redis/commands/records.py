@@ -23,7 +23,8 @@ Fields = Mapping[str, bytes | None]
 
 OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
 VERSION_FIELD: Final = "v"
-COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late", "notify", "hold", "who")
+HOLD_FIELDS: Final = ("hold", "who", "not_before")
+COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late", "notify", *HOLD_FIELDS)
 CHECKED_OUTCOME_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD)
 
 NO_RECORD: Final[Fields] = MappingProxyType({"state": b"", VERSION_FIELD: b"none"})
@@ -99,7 +100,12 @@ def _hold(fields: Fields) -> Hold | None:
         return None
     until, timeout, claims, *given_back = (int(one) for one in text.split(b" "))
     who = (fields.get("who") or b"").decode()
-    return Hold(until, timedelta(microseconds=timeout), who, claims, given_back[0] if given_back else None)
+    not_before = fields.get("not_before")
+    return Hold(
+        *(until, timedelta(microseconds=timeout), who, claims),
+        given_back_at=given_back[0] if given_back else None,
+        not_before=None if not_before is None else _instant(not_before),
+    )
 
 
 def command(command_id: str, fields: Fields) -> Command:

@@ -284,7 +284,9 @@ _LAPSED: Final = b"held "
 
 def _held_arguments(registration: Registration) -> list[Argument]:
     hold = registration.hold
-    return [] if hold is None else [micros(hold.lasts), hold.who, MOST_HELD, MOST_HELD_OF_PARTITION]
+    if hold is None:
+        return []
+    return [micros(hold.lasts), hold.who, MOST_HELD, MOST_HELD_OF_PARTITION, hold.not_before or ""]
 
 
 def _has_id(answer: Answer) -> bool:

@@ -2,15 +2,15 @@
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 node that claims it  3 token of the attempt
--- Reply {'claimed', fields and values of the record} | {'gone'} | {'busy', µs left of a quarantine, or nothing}
+-- Reply {'claimed', fields and values of the record} | {'gone'} | {'waits', what for, until (µs)} | {'busy', µs left of a quarantine, or nothing}
 -- Writes record, due, topics, correlations; removes it from mqtt:held.
 -- Repeated: a token that has claimed it is told so until it is sent or given back, and claims nothing after that.
 
 local id, record = ARGV[1], KEYS[1]
-local found = read(id, 'state', 'about', 'hold', 'claim', 'joined')
-local state, about, hold, claim, joined
+local found = read(id, 'state', 'about', 'hold', 'claim', 'joined', 'not_before')
+local state, about, hold, claim, joined, not_before
 if found then
-  state, about, hold, claim, joined = unpack(found, 2, 6)
+  state, about, hold, claim, joined, not_before = unpack(found, 2, 7)
 end
 if state == 'pending' and claim == ARGV[3] then
   return {'claimed', redis.call('HGETALL', record)}
@@ -19,6 +19,9 @@ local now, match = now_us(), parse(about or nil)
 local ends = string.match(hold or '', '^%d+')
 if state ~= 'held' or claim == ARGV[3] or not match or not ends or tonumber(ends) <= now then
   return {'gone'}
+end
+if not_before and now < tonumber(not_before) then
+  return {'waits', 'time', not_before}
 end
 for _, topic in ipairs(match.topics) do
   local still = topic.by_order and occupied(key('topic', topic.digest), now)

@@ -16,6 +16,7 @@
 --   hold          "<until µs> <timeout µs> <claims>", and when a claim was given back (µs), of a command that waits, or waited, to be sent. While it is `held`
 --                 its deadline is the latest one that is possible, and no index but mqtt:held leads to it
 --   claim         token of the last claim; one claims once
+--   not_before    instant (µs) before which a held command is not claimed, where it has one
 --   who           the caller whose right is judged at each claim
 --   sender        the node that took over sending it, as its home had died
 --   notify        ids of the webhook endpoints that are told of its outcome and late answer, with a blank between

@@ -9,6 +9,7 @@
 --       13 what is written as `v`                        14 endpoints to be told, with a blank between ('' is none)
 --       and of what is to be held: 15 for how long (µs)  16 the caller, as the field `who` has them
 --       17 most held commands of a device                18 most held commands of a partition
+--       19 not before (µs; '' is any time)
 -- Reply {'registered', created µs, deadline µs} | {'joined', command id, fields and values of the record}
 --       | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
 -- Writes record, due, list, topics, correlations (of what is held mqtt:held instead), idempotency key; for a join the record's joined nodes.
@@ -107,6 +108,10 @@ if held then
   fields[#fields + 1] = table.concat({micros(now + held), ARGV[3], '0'}, ' ')
   fields[#fields + 1] = 'who'
   fields[#fields + 1] = ARGV[16]
+  if ARGV[19] ~= '' then
+    fields[#fields + 1] = 'not_before'
+    fields[#fields + 1] = ARGV[19]
+  end
 end
 redis.call('HSET', record, unpack(fields))
 redis.call('PEXPIREAT', record, at_ms)
