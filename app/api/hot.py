@@ -156,7 +156,7 @@ class HotRoute:
         extra = [(b"idempotent-replayed", b"true")] if invocation.replayed else []
         if command.state.final:
             return self._outcome(scope, command, preference, extra)
-        if dismissed or budget < longest:
+        if dismissed or budget < longest or invocation.command.state is CommandState.HELD:
             return _accepted(scope, command, preference, extra)
         detail = f"command {command.id} is past its deadline and the store did not say what became of it; read it later"
         return problems.of_command(problems.NO_OUTCOME, detail, command, extra, root=scope.get("root_path", ""))
@@ -167,7 +167,7 @@ class HotRoute:
         try:
             if asked.hold is not None:
                 return await self._holder.invoke(asked, caller, park=park)
-            return await self._invoker.invoke(asked, park=park, place=place)
+            return await self._invoker.invoke(asked, caller, park=park, place=place)
         except InterlockError as error:
             if self._audit is not None:
                 self._audit.denied(str(error), asked.device_id)

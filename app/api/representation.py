@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from app.commands.explain.explainer import CommandExplanation
-from app.core.commands.command import Command, CommandState, Hold
+from app.core.commands.command import Command, Hold
 from app.core.commands.diagnosis import DeviceSighting
 from app.core.commands.faults import with_code_text
 from app.store.commands import CommandSlice
@@ -70,15 +70,16 @@ def _members(command: Command) -> dict[str, Any]:
         "last_progress": json_or_none(command.progress) if command.state.final else None,
         "profile": command.profile,
         "if_offline": command.if_offline,
-        **({} if command.hold is None else {"hold": _hold(command.state, command.hold)}),
+        **({} if command.hold is None else {"hold": _hold(command, command.hold)}),
     }
 
 
-def _hold(state: CommandState, hold: Hold) -> dict[str, Any]:
+def _hold(command: Command, hold: Hold) -> dict[str, Any]:
     return {
-        "waits_for": hold.reasons if state is CommandState.HELD else [],
+        "waits_for": command.waits_for,
         "until": instant(hold.until),
         **({} if hold.not_before is None else {"not_before": instant(hold.not_before)}),
+        **({} if command.lane is None else {"lane": command.lane.name}),
         "claims": hold.claims,
     }
 

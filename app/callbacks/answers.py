@@ -137,6 +137,9 @@ class Answers:
         return await self._store.respond(named, self._node_id, open_only=open_only), named
 
     def _act(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
+        if recorded.outcome is not None and recorded.outcome.follower is not None:
+            for tell_next in self._observers.next_in_lane:
+                tell_next(recorded.outcome.follower)
         match route(recorded, self._node_id):
             case DeliverLocally(outcome):
                 won = recorded.verdict is MatchResult.WON

@@ -15,7 +15,7 @@ import structlog
 
 from app.callbacks.pending import Pending
 from app.core.commands.callback import Answer, Registration
-from app.core.commands.routing import Outcome, Recorded
+from app.core.commands.routing import Follower, Outcome, Recorded
 from app.core.messages import Publication, Receipt
 from app.runtime.telemetry import Counters
 
@@ -93,6 +93,9 @@ class Observer:
     def closed(self, pending: Pending) -> None:
         """A command of this node has its outcome, and a parked caller was handed it. Once for each command."""
 
+    def next_in_lane(self, follower: Follower) -> None:
+        """A held command may have its turn: it was registered just now, or an outcome made here freed its lane."""
+
     def foreign(self, outcome: Outcome) -> None:
         """This node ended a command that is not open here: another node's, or one that was not sent."""
 
@@ -123,6 +126,7 @@ class Observers:
         self.dropped = self._listeners(Observer.dropped)
         self.brought = self._listeners(Observer.brought)
         self.closed = self._listeners(Observer.closed)
+        self.next_in_lane = self._listeners(Observer.next_in_lane)
         self.foreign = self._listeners(Observer.foreign)
 
     def _listeners(self, fact: Callable[Concatenate[Observer, _Facts], None]) -> tuple[Callable[_Facts, None], ...]:

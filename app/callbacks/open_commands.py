@@ -124,6 +124,9 @@ class OpenCommands:
         """Close a command whose outcome this node made without a response."""
         known = outcome.command_id in self._pending
         self.complete(outcome)
+        if outcome.follower is not None:
+            for tell_next in self._observers.next_in_lane:
+                tell_next(outcome.follower)
         if not known:
             self._tell_foreign(outcome)
 

@@ -15,7 +15,7 @@ from app.cli.verbs import group
 if TYPE_CHECKING:
     from homing_client import Command
 
-_OF_HOLD: Final = ("not_before", "until", "claims")
+_OF_HOLD: Final = ("lane", "not_before", "until", "claims")
 
 application = group("Commands that wait to be sent to a device that is away.", {})
 

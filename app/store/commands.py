@@ -17,10 +17,14 @@ from app.core.commands.routing import Outcome, Recorded
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The command is on record and waits. Instants are microseconds since the epoch on the store's clock."""
+    """The command is on record and waits: with `held` to be sent, else for its answer.
+
+    Instants are microseconds since the epoch on the store's clock.
+    """
 
     created_at: int
     deadline: int
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,9 @@ class CommandWriter(Protocol):
         Repeating it with the same command id answers with the first deadline. A key that stands for an UNSENT command
         is free, and stands for this one from now on. IdempotencyMismatchError: the key is known with another
         fingerprint. DeviceBusyError: a Correlation.ORDER topic is occupied, or a
-        Correlation.VALUE names an open command already. CapacityError: the store is full.
+        Correlation.VALUE names an open command already, or its lane is taken and it has no hold. CapacityError: the
+        store is full. TooManyHeldError: no more can wait. In a lane of the order LATEST it takes the place of another
+        that waits, which is CANCELLED, and whose waiting nodes are all woken.
         """
 
     async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:

@@ -30,6 +30,10 @@ HOLD_EXPIRED: Final = fault(
 """The error of a command whose hold has ended."""
 MOST_HELD: Final = 100
 """The number of commands of one device that may be held."""
+MOST_HELD_OF_LANE: Final = 50
+"""The number of commands of one lane of a device that may be held."""
+LANE_LOOK: Final = timedelta(seconds=1)
+"""The time after the deadline of a command in which whoever waits for its place in a lane looks again."""
 MOST_HELD_OF_PARTITION: Final = 1_000
 """The number of commands of a partition that may be held: a script looks at all of them."""
 GONE: Final = fault("gone", "the command is not on record any more")
@@ -86,8 +90,25 @@ def busy(device_id: str, quarantine_left_us: int | None) -> str:
     )
 
 
-def too_many_held(device_id: str) -> str:
-    """The reason why no further command can be held for a device."""
+def superseded(by: str, lane: str) -> bytes:
+    """The error of a command that waited in a lane in which only the last one waits."""
+    return fault("superseded", f"command {by} came after it in lane {lane}, where only the last one waits")
+
+
+def lane_taken(device_id: str, lane: str) -> str:
+    """The reason why a command without a hold is not taken."""
+    return (
+        f"lane {lane} of device {device_id} is taken by commands that came before; send it again later, or with a hold"
+    )
+
+
+def too_many_held(device_id: str, lane: str | None = None) -> str:
+    """The reason why no further command can be held for a device, and in a lane of it."""
+    if lane is not None:
+        return (
+            f"device {device_id} has {MOST_HELD} held commands, or lane {lane} of it has {MOST_HELD_OF_LANE}; cancel "
+            "some, or wait until they were sent"
+        )
     return (
         f"device {device_id} has {MOST_HELD} held commands, or those that share its part of the store have "
         f"{MOST_HELD_OF_PARTITION}; cancel some, or wait until they were sent"

@@ -20,6 +20,7 @@ from app.core.commands.routing import Outcome
 from app.core.identifiers import PARTITIONS, command_id
 from app.core.keys import LAST_HELD, happened
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import Lane
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.redis.commands.store import RedisStateStore
 from app.store.rocks.commands import RocksStateStore
@@ -255,7 +256,11 @@ def registration(
     notify: tuple[str, ...] = (),
     held: timedelta | None = None,
     not_before: int | None = None,
+    lane: Lane | None = None,
+    waits: timedelta | None = None,
 ) -> Registration:
+    """Return a registration; with `waits` it is held for so long if its lane has no room."""
+    hold = HoldRequest(waits, "somebody", only_if_taken=True) if waits is not None else None
     return Registration(
         command_id=identity or new_id(device),
         device_id=device,
@@ -271,7 +276,8 @@ def registration(
         fingerprint=fingerprint,
         if_offline=if_offline,
         notify=notify,
-        hold=None if held is None else HoldRequest(held, "somebody", not_before),
+        hold=hold if held is None else HoldRequest(held, "somebody", not_before),
+        lane=lane,
     )
 
 

@@ -14,8 +14,10 @@ from app.core.commands.command import OPEN_STATES, Command, CommandState
 from app.core.commands.reception import Reception, reception_of
 from app.core.commands.routing import Outcome, Recorded
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import LaneOrder
 from app.store.commands import Finished, Joined, Registered
 from app.store.holds import Claimed, Waits
+from app.store.rules import superseded
 
 S = CommandState
 ORDER_OF_STATES = [S.PENDING, S.SENT, S.ACKNOWLEDGED, S.RUNNING]
@@ -30,8 +32,8 @@ Plain = Any
 def plain(value: object) -> Plain:  # noqa: C901, PLR0911 - one line a type
     """Return what a store returned, without instants."""
     match value:
-        case Registered():
-            return "registered"
+        case Registered(held=held):
+            return "held" if held else "registered"
         case Claimed(command):
             return ("claimed", plain(command))
         case Waits(reason):
@@ -81,6 +83,11 @@ class Row:
     """Topics by order that the command does not keep occupied after its outcome."""
     token: str = ""
     claims: int = 0
+    was_held: bool = False
+
+    @property
+    def lane_name(self) -> str | None:
+        return None if self.registration.lane is None else self.registration.lane.name
 
     @property
     def open(self) -> bool:
@@ -113,21 +120,45 @@ class Model:
 
     def register(self, new: Registration) -> Plain:
         if new.command_id in self.rows:
-            return "registered"
+            return "held" if self.rows[new.command_id].state is S.HELD else "registered"
         for row in reversed(self.rows.values()):
             old = row.registration
             if new.idempotency_key and (old.device_id, old.idempotency_key) == (new.device_id, new.idempotency_key):
                 if row.state is S.UNSENT:
                     break
                 return self._join(row, new)
-        if new.hold is not None:
-            self.rows[new.command_id] = Row(new, [new.home_node], S.HELD)
-            return "registered"
-        if self._busy(new):
+        taken = not new.begins_held and self._taken(new)
+        if taken and new.hold is None:
             return "DeviceBusyError"
-        self.rows[new.command_id] = Row(new, [new.home_node])
+        held = new.begins_held or taken
+        if not held and self._busy(new):
+            return "DeviceBusyError"
+        if new.lane is not None and new.lane.order is LaneOrder.LATEST:
+            for row in self._line(new):
+                row.state, row.error = S.CANCELLED, superseded(new.command_id, new.lane.name)
+                row.freed.update(one.topic for one in row.registration.expectations)
+        self.rows[new.command_id] = Row(new, [new.home_node], S.HELD if held else S.PENDING, was_held=held)
+        if held:
+            return "held"
         self._name(new)
         return "registered"
+
+    def _in_lane(self, new: Registration) -> list[Row]:
+        key = (new.device_id, new.lane and new.lane.name)
+        rows = self.rows.values() if new.lane is not None else ()
+        return [row for row in rows if (row.registration.device_id, row.lane_name) == key]
+
+    def _line(self, new: Registration) -> list[Row]:
+        return [row for row in self._in_lane(new) if row.state is S.HELD]
+
+    def _taken(self, new: Registration, turn: str = "") -> bool:
+        """Return whether a lane has no room for a command; `turn` is the one that may be first in its line."""
+        if new.lane is None:
+            return False
+        line = self._line(new)
+        full = sum(row.waits for row in self._in_lane(new)) >= new.lane.width
+        behind = new.lane.order is LaneOrder.FIFO and line and line[0].registration.command_id != turn
+        return full or bool(behind)
 
     def _name(self, new: Registration) -> None:
         named = [one for one in new.expectations if one.correlation is Correlation.VALUE]
@@ -135,7 +166,7 @@ class Model:
 
     def claim(self, identity: str, node: str, token: str) -> Plain:
         row = self.rows.get(identity)
-        if row is None or row.registration.hold is None:
+        if row is None or not row.was_held or row.registration.hold is None:
             return None
         if row.state is S.PENDING and row.token == token:
             return ("claimed", row.command())
@@ -143,6 +174,8 @@ class Model:
             return None
         if row.registration.hold.not_before == FAR_AHEAD:
             return ("waits", "time")
+        if self._taken(row.registration, turn=identity):
+            return ("waits", "lane")
         if self._busy(row.registration):
             return "DeviceBusyError"
         row.token = token
@@ -160,7 +193,7 @@ class Model:
 
     def give_back(self, identity: str, token: str) -> bool:
         row = self.rows.get(identity)
-        if row is None or row.registration.hold is None:
+        if row is None or not row.was_held:
             return False
         if row.state is S.PENDING and row.token == token:
             row.state = S.HELD

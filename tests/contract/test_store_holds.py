@@ -165,7 +165,7 @@ class TestClaim:
         command = await state_of(store, wanted.command_id)
         assert command.state is S.HELD
         assert command.hold is not None
-        assert (command.hold.not_before, command.hold.reasons) == (opens, (WaitReason.TIME, WaitReason.DEVICE))
+        assert (command.hold.not_before, command.waits_for) == (opens, (WaitReason.TIME,))
         await backend.advance(MOMENT * 3)
         assert isinstance(await store.claim(wanted.command_id, "node-b", "t1"), Claimed)
 

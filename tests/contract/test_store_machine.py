@@ -29,6 +29,7 @@ from app.core.commands.command import CommandState
 from app.core.errors import HomingError
 from app.core.identifiers import partition_of, partition_of_command
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import Lane, LaneOrder
 from app.store.commands import Query
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.rules import NO_RESPONSE
@@ -47,6 +48,11 @@ devices = st.sampled_from(DEVICES)
 texts = st.sampled_from([None, b"null", b'{"code":0}', b'"%s\\n"', b'"' + b"x" * 5000 + b'"'])
 answers = st.sampled_from([CommandState.SUCCEEDED, CommandState.FAILED, CommandState.RUNNING])
 ends = st.sampled_from([CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT, CommandState.SUCCEEDED])
+
+
+lanes = st.sampled_from(
+    [None, None, Lane("one", LaneOrder.FIFO), Lane("two", LaneOrder.LATEST), Lane("three", LaneOrder.PARALLEL, 2)]
+)
 
 
 def places(device: str) -> st.SearchStrategy[tuple[Expectation, ...]]:
@@ -145,6 +151,8 @@ class Histories(RuleBasedStateMachine):
             quarantine=MINUTE if quarantine else timedelta(),
             key=data.draw(st.sampled_from([None, None, None, "k1", "k2"])),
             fingerprint=data.draw(st.sampled_from(["f", "f", "f", "g"])),
+            lane=(lane := data.draw(lanes)),
+            waits=None if lane is None else data.draw(st.sampled_from([None, HOUR, HOUR])),
         )
         self.made.append(new)
         if soon:
@@ -161,6 +169,7 @@ class Histories(RuleBasedStateMachine):
             key=data.draw(st.sampled_from([None, None, "k1"])),
             fingerprint="f",
             held=HOUR,
+            lane=data.draw(lanes),
             not_before=data.draw(st.sampled_from([None, None, None, 1, FAR_AHEAD])),
         )
         self.made.append(wanted)

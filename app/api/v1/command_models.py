@@ -222,6 +222,9 @@ class HoldFacts(SchemaModel):
     not_before: Annotated[
         AwareDatetime | SkipJsonSchema[None], Field(description="The instant before which it is not sent.")
     ] = None
+    lane: Annotated[
+        str | SkipJsonSchema[None], Field(description="The lane of its device through which it goes, if there is one.")
+    ] = None
     claims: Annotated[
         int, Field(description="How often a node has claimed it. A claim is undone if nobody has the command.", ge=0)
     ]

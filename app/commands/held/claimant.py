@@ -18,10 +18,10 @@ from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
 from app.commands.deadlines.expirer import Expirer
-from app.commands.send.invoker import not_sent
+from app.commands.send.invoker import no_subscriber, not_sent
 from app.commands.send.publisher import Publisher
 from app.core.clock import Clock
-from app.core.commands.command import Command, CommandState
+from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.errors import (
     BrokerUnavailableError,
     CapacityError,
@@ -130,17 +130,18 @@ class Claimant:
         else:
             self._counters["held.sent"] += 1
             self._open_commands.published(pending, len(publication.payload), puback)
-            puback.add_done_callback(partial(self._after_puback, command, token, pending))
+            puback.add_done_callback(partial(self._after_puback, command, token, pending, publication.topic))
 
-    def _after_puback(self, command: Command, token: str, pending: Pending, puback: asyncio.Future[Receipt]) -> None:
+    def _after_puback(
+        self, command: Command, token: str, pending: Pending, topic: str, puback: asyncio.Future[Receipt]
+    ) -> None:
         if puback.cancelled():  # the command is closed
             return
         match puback.exception():
             case None if puback.result() is Receipt.UNMATCHED and self._believes(command):
                 for tell_unmatched in self._observers.unmatched:
                     tell_unmatched(command.id)
-                self._counters["held.given_back.no_subscriber"] += 1
-                self._later(self._give_back(command, token, pending))
+                self._after_no_subscriber(command, token, pending, topic)
             case None:
                 self._open_commands.acknowledged(pending)
                 if command.one_way:
@@ -156,6 +157,17 @@ class Claimant:
                 for tell_unsent in self._observers.unsent:
                     tell_unsent(command.id, error)
                 self._later(self._expirer.end(command.id, CommandState.UNSENT, not_sent(error)))
+
+    def _after_no_subscriber(self, command: Command, token: str, pending: Pending, topic: str) -> None:
+        """Nobody got it, and what becomes of it is as its caller chose."""
+        if command.if_offline is IfOffline.HOLD:
+            self._counters["held.given_back.no_subscriber"] += 1
+            self._later(self._give_back(command, token, pending))
+        elif command.if_offline is IfOffline.FAIL or command.one_way:
+            error = no_subscriber(topic, command.profile)
+            self._later(self._expirer.end(command.id, CommandState.UNSENT, error))
+        else:
+            self._open_commands.acknowledged(pending)
 
     def _believes(self, command: Command) -> bool:
         self._publisher.absence.told(command.profile)

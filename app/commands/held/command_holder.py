@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final
 
 from app.callbacks.observer import Observers
@@ -15,7 +14,6 @@ from app.commands.send.registrar import CommandRequest, Registrar
 from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.clock import Clock
-from app.core.commands.callback import HoldRequest
 from app.core.errors import InvalidInputError, NotYetError
 from app.core.identifiers import CANARY
 from app.core.profiles.profile import DeviceProfile
@@ -79,10 +77,7 @@ class CommandHolder:
         _check(request, profile)
         await self.check_known()
         opened_at = self._clock.monotonic()
-        registration = self._registrar.registration(request, profile, request.timeout)
-        if request.hold is not None:
-            who = "" if caller is None else caller.lasting().to_text()
-            registration = replace(registration, hold=HoldRequest(request.hold, who, request.not_before))
+        registration = self._registrar.registration(request, profile, request.timeout, caller)
         identity = registration.command_id
         waiter = self._waiters.park(identity) if park else None
         try:
@@ -104,7 +99,8 @@ class CommandHolder:
         for tell_registered in self._observers.registered:
             tell_registered(registration, opened_at)
         self._drainer.begin(request.device_id, identity)
-        return Invocation(registration.command(registered.created_at, registered.deadline), self._waiters, waiter)
+        command = registration.command(registered.created_at, registered.deadline, held=registered.held)
+        return Invocation(command, self._waiters, waiter)
 
 
 async def _never() -> Invocation | None:

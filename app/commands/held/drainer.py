@@ -14,12 +14,13 @@ from app.cluster.shares import share_of
 from app.commands.held.claimant import Claimant
 from app.commands.held.held_judge import HeldJudge, Readiness
 from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
-from app.core.commands.command import Command, CommandState
+from app.core.commands.command import Command, CommandState, WaitReason
 from app.core.commands.faults import fault
 from app.core.errors import CapacityError, DeviceBusyError, UnavailableError
 from app.core.identifiers import partition_of
+from app.core.profiles.lanes import LaneOrder
 from app.store.commands import CommandReader
-from app.store.holds import HoldStore
+from app.store.holds import HoldStore, Waits
 
 READ_ANYWAY: Final = 60
 """One of so many readings in a row reads who waits whatever the store's note says, as a note may be lost."""
@@ -62,18 +63,17 @@ class Drainer:
         self._changed = asyncio.Event()
         self._log = structlog.get_logger()
         claimant.held_again.add(self._wait_again)
+        waiting.changed.add(self._changed.set)
 
     def begin(self, device_id: str, command_id: str) -> None:
         """Try a command that was held just now."""
         device = self._waiting.add(device_id, command_id)
         if device is not None:
             self._waiting.look_at(device)
-            self._changed.set()
 
     def heard(self, device_id: str) -> None:
         """Look at a device that has given a sign of life."""
         self._waiting.heard(device_id)
-        self._changed.set()
 
     async def drained(self) -> None:
         """Begin nothing any more, and return when all that was begun is done."""
@@ -102,7 +102,6 @@ class Drainer:
             for device in devices:
                 if partition_of(device.device_id) in share:
                     self._waiting.keep_looking(device)
-            self._changed.set()
 
     async def _read(self) -> None:
         while True:
@@ -145,38 +144,48 @@ class Drainer:
     async def _send_what_waits(self, device: WaitingDevice) -> int | None:
         """Return when something may be sent that waits on (µs); None if nothing waits, far away if nobody knows.
 
-        Oldest first: ids are in the order of their instants.
+        Oldest first, by the store's clock: that is the order in which lanes have them.
         """
         heard, online = self._waiting.lately_heard(device), await self._judge.online(device.device_id)
-        ids, awaited = sorted(device.ids), list[int]()
+        ids, blocked, awaited = sorted(device.ids), set[str](), list[int]()
+        held = []
         for identity, command in zip(ids, await self._store.get(ids), strict=True):
             if command is not None and command.state is CommandState.HELD:
-                instant = await self._try(command, online=online, heard=heard)
-                if instant is not None:
-                    awaited.append(instant)
-                    continue
-            self._waiting.drop(device.device_id, identity)
+                held.append(command)
+            else:
+                self._waiting.drop(device.device_id, identity)
+        for command in sorted(held, key=lambda one: (one.created_at, one.id)):
+            lane = command.lane
+            if lane is not None and lane.name in blocked:
+                awaited.append(NOBODY_KNOWS)
+                continue
+            waits = await self._try(command, online=online, heard=heard)
+            if waits is None:
+                self._waiting.drop(device.device_id, command.id)
+            else:
+                awaited.append(waits.until)
+            taken = waits is not None and waits.reason is WaitReason.LANE
+            if lane is not None and (taken or lane.order is not LaneOrder.PARALLEL):
+                blocked.add(lane.name)  # the next one comes later, whatever became of this one
         return min(awaited, default=None)
 
-    async def _try(self, command: Command, *, online: bool | None, heard: bool) -> int | None:
-        """Send or refuse a held command; if it waits on, return until when it does (µs)."""
+    async def _try(self, command: Command, *, online: bool | None, heard: bool) -> Waits | None:
+        """Send or refuse a held command; if it waits on, return what for."""
         match await self._judge.judge(command, online=online, heard=heard):
             case Readiness.READY:
                 try:
-                    waits = await self._claimant.claim(command)
+                    return await self._claimant.claim(command)
                 except DeviceBusyError:
-                    return NOBODY_KNOWS
-                return None if waits is None else waits.until
+                    return Waits(WaitReason.DEVICE, NOBODY_KNOWS)
             case Readiness.REFUSED:
                 await self._claimant.refuse(command, NOT_ALLOWED)
                 return None
-            case Readiness.EARLY:
-                return NOBODY_KNOWS if command.hold is None else command.hold.not_before
-            case Readiness.WAITS:
-                return NOBODY_KNOWS
+            case Readiness.EARLY if command.hold is not None and command.hold.not_before is not None:
+                return Waits(WaitReason.TIME, command.hold.not_before)
+            case _:
+                return Waits(WaitReason.DEVICE, NOBODY_KNOWS)
 
     def _wait_again(self, device_id: str, command_id: str) -> None:
         device = self._waiting.add(device_id, command_id)
         if device is not None:
             self._waiting.keep_looking(device)
-            self._changed.set()

@@ -12,7 +12,7 @@ from app.commands.held.waiting_devices import rest_of
 from app.commands.send.admission import CommandAdmission
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest
-from app.core.commands.command import Command
+from app.core.commands.command import Command, IfOffline
 from app.core.errors import AccessError, HomingError, InterlockError, InvalidInputError, UnavailableError
 
 
@@ -56,6 +56,8 @@ class HeldJudge:
         if self._too_early(command):
             return Readiness.EARLY
         there = online is not False and (online or heard or self._publisher.absence.tells(command.profile))
+        if command.if_offline is not IfOffline.HOLD:  # it waits for its lane alone
+            there = True
         if not there or not self._publisher.connected or self._rests(command, heard=heard):
             return Readiness.WAITS
         try:
@@ -73,7 +75,10 @@ class HeldJudge:
             reasons.append(f"its not_before comes in {self.seconds_to(command.hold.not_before or 0):.0f} s")
         if not self._publisher.connected:
             reasons.append("this node has no connection to the MQTT broker")
-        if await self.online(command.device_id) is False:
+        if command.lane is not None:
+            lane = f"lane {command.lane.name} ({command.lane.order}) of {command.device_id}"
+            reasons.append(f"it goes through {lane}, after what is in flight there or came before it")
+        if command.if_offline is IfOffline.HOLD and await self.online(command.device_id) is False:
             reasons.append(f"{command.device_id} has said that it is offline, or its will has")
         hold = command.hold
         if hold is not None and hold.given_back_at is not None:

@@ -11,11 +11,15 @@ from zlib import crc32
 
 from app.callbacks.observer import Observer
 from app.core.clock import Clock
+from app.core.commands.routing import Follower
+from app.runtime.listeners import Listeners
 from app.runtime.telemetry import Fill
 from app.store.holds import HeldEntry
 
 SOON: Final = 0.02
 """A device that was heard is looked at so many seconds later: what it said may be on its way into the event log."""
+SHORTEST_PAUSE: Final = 0.1
+"""Between two looks at a device of which it is known when something that it waits for comes."""
 LEAST_PAUSE: Final = 1.0
 """Between two looks at a device that goes on speaking."""
 FIRST_PAUSE: Final = 5.0
@@ -54,6 +58,8 @@ class WaitingDevices(Observer):
     """Holds at most `MOST_DEVICES`; further ones are found again by reading once there is room."""
 
     def __init__(self, clock: Clock) -> None:
+        self.changed: Final[Listeners[[]]] = Listeners()
+        """Called when a device is to be looked at earlier than it was known before."""
         self._now = clock.monotonic
         self._devices: dict[str, WaitingDevice] = {}
         self._due: list[tuple[float, str]] = []
@@ -73,6 +79,12 @@ class WaitingDevices(Observer):
         if (device := self._devices.get(device_id)) is not None:
             device.heard_at, device.looks = self._now(), 0
             self._look_at(device, max(self._now() + SOON + self._spread(device_id), device.not_before))
+
+    def next_in_lane(self, follower: Follower) -> None:
+        """Look at the device at once: a command of it may have a place in its lane now."""
+        device = self.add(follower.device_id, follower.command_id)
+        if device is not None:
+            self.look_at(device)
 
     def add(self, device_id: str, command_id: str) -> WaitingDevice | None:
         """Note a command that was held just now, or again; the device of it, None without room."""
@@ -136,19 +148,19 @@ class WaitingDevices(Observer):
 
         It is no later than in `again_in` seconds, when something that was waited for is known to come.
         """
-        now = self._now()
-        device.busy = False
+        now, wanted = self._now(), device.due
+        device.busy, device.due = False, inf
         if not device.ids:
             self._devices.pop(device.device_id, None)
             return
         device.not_before = now + LEAST_PAUSE
+        pause = 0.0  # what waits now came while it was looked at
         if fruitless:
             # What a device has said may not have been where it was looked for yet.
             first = LEAST_PAUSE if self.lately_heard(device) else FIRST_PAUSE
-            device.due = inf
-            pause = min(LONGEST_PAUSE, first * 2.0**device.looks)
-            self._look_at(device, now + min(pause, max(again_in, SOON)))
+            pause = min(LONGEST_PAUSE, first * 2.0**device.looks, max(again_in, SHORTEST_PAUSE))
             device.looks += 1
+        self._look_at(device, max(now, min(wanted, now + pause)))
 
     def lately_heard(self, device: WaitingDevice) -> bool:
         """Return whether it has said something within `LATELY`."""
@@ -162,6 +174,8 @@ class WaitingDevices(Observer):
         if at < device.due:
             device.due = at
             heapq.heappush(self._due, (at, device.device_id))
+            if self._due[0][1] == device.device_id:
+                self.changed()
 
     def _spread(self, device_id: str) -> float:
         """Thousands that are heard at once are not looked at at once: each has its own place in that time."""

@@ -16,13 +16,14 @@ from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
 from app.callbacks.waiters import Waiter, Waiters
 from app.commands.deadlines.expirer import Expirer
-from app.commands.send.admission import CommandAdmission
+from app.commands.send.admission import Admitted, CommandAdmission
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest, Registrar
+from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.commands.faults import fault
-from app.core.commands.routing import Outcome
+from app.core.commands.routing import Follower, Outcome
 from app.core.errors import (
     CapacityError,
     HomingError,
@@ -136,25 +137,37 @@ class Invoker:
         self._following: set[asyncio.Task[object]] = set()
 
     async def invoke(
-        self, request: CommandRequest, *, park: bool, place: ConcurrencyPermit | None = None
+        self,
+        request: CommandRequest,
+        caller: Caller | None = None,
+        *,
+        park: bool,
+        place: ConcurrencyPermit | None = None,
     ) -> Invocation:
         """Register and publish; with `park`, keep a place for the caller from before anything was sent.
 
-        `place` is what the command takes of its caller's limits while it is open.
+        `place` is what the command takes of its caller's limits while it is open. A command whose lane has no room is
+        registered to wait there, and is published later.
 
         Raises CapacityError, StoreUnavailableError, BrokerUnavailableError and UnpublishableError (then the command, if
-        it was registered, is on record as unsent), IdempotencyMismatchError, DeviceBusyError, InterlockError and
-        InterlockBlindError.
+        it was registered, is on record as unsent), IdempotencyMismatchError, DeviceBusyError, TooManyHeldError,
+        InterlockError and InterlockBlindError.
         """
-        return await self._invoke(request, request.timeout, park=park, place=place)
+        return await self._invoke(request, request.timeout, caller, park=park, place=place)
 
     async def _invoke(
-        self, request: CommandRequest, timeout: timedelta, *, park: bool, place: ConcurrencyPermit | None
+        self,
+        request: CommandRequest,
+        timeout: timedelta,
+        caller: Caller | None,
+        *,
+        park: bool,
+        place: ConcurrencyPermit | None,
     ) -> Invocation:
         """`timeout` is what is left of the request's."""
         admitted = await self._admission.admit(request)
         self._publisher.check_connected()
-        registration = self._registrar.registration(request, admitted.profile, timeout)
+        registration = self._registrar.registration(request, admitted.profile, timeout, caller)
         identity = registration.command_id
         pending, waiter = self._open(identity, park=park, place=place)
         try:
@@ -172,26 +185,41 @@ class Invoker:
             self._forget(identity, waiter)
             for tell_joined in self._observers.joined:
                 tell_joined(registration, pending.opened_at)
-            return self._join(registered.command, request, timeout, park=park, place=place)
+            return self._join(registered.command, request, timeout, caller, park=park, place=place)
         for tell_registered in self._observers.registered:
             tell_registered(registration, pending.opened_at)
-        command = registration.command(registered.created_at, registered.deadline)
-        if identity not in self._open_commands:  # somebody has ended it before the store's reply was here
-            return Invocation(command, self._waiters, waiter)
-        self._open_commands.registered(pending, command)
-        self._expirer.keep(identity, timeout)
+        command = registration.command(registered.created_at, registered.deadline, held=registered.held)
+        if registered.held:
+            self._open_commands.discard(identity)  # until it is claimed
+            for tell_next in self._observers.next_in_lane:
+                tell_next(Follower(identity, request.device_id))
+        elif identity in self._open_commands:  # else somebody has ended it before the store's reply was here
+            self._open_commands.registered(pending, command)
+            self._expirer.keep(identity, timeout)
+            await self._send(command, request, admitted, pending, waiter, registration.trace)
+        return Invocation(command, self._waiters, waiter)
+
+    async def _send(
+        self,
+        command: Command,
+        request: CommandRequest,
+        admitted: Admitted,
+        pending: Pending,
+        waiter: Waiter | None,
+        trace: str | None,
+    ) -> None:
+        identity = command.id
         try:
             admitted.check()  # its key may have become free meanwhile
             asks_first = self._publisher.absence.asks_first(request.if_offline)
             if not asks_first or await self._is_there(command):
-                self._publish(command, request.params, pending, registration.trace)
+                self._publish(command, request.params, pending, trace)
         except BaseException as error:
             self._forget(identity, waiter)
             self._tell_unsent(identity, error)
             outcome = await self._expirer.end(identity, CommandState.UNSENT, not_sent(error))
             _name(identity, error, command if outcome is None else with_outcome(command, outcome))
             raise
-        return Invocation(command, self._waiters, waiter)
 
     async def _is_there(self, command: Command) -> bool:
         """True if to send a command that is not to wait for a device that is away; ends it if not.
@@ -232,6 +260,7 @@ class Invoker:
         command: Command,
         request: CommandRequest,
         timeout: timedelta,
+        caller: Caller | None,
         *,
         park: bool,
         place: ConcurrencyPermit | None,
@@ -244,7 +273,7 @@ class Invoker:
 
         async def again() -> Invocation | None:
             left = timedelta(seconds=ends - loop.time())
-            return await self._invoke(request, left, park=park, place=place) if left > SHORTEST else None
+            return await self._invoke(request, left, caller, park=park, place=place) if left > SHORTEST else None
 
         return Invocation(command, self._waiters, waiter, again)
 

@@ -10,12 +10,14 @@ from hashlib import blake2b
 import orjson
 
 from app.commands.send.publisher import Publisher
+from app.core.access.callers import Caller
 from app.core.clock import IdFactory
-from app.core.commands.callback import Expectation, Registration
+from app.core.commands.callback import Expectation, HoldRequest, Registration
 from app.core.commands.command import IfOffline
 from app.core.errors import InvalidInputError
 from app.core.identifiers import command_id
 from app.core.payload import JsonValue
+from app.core.profiles.lanes import LaneRule
 from app.core.profiles.profile import DeviceProfile, to_json
 from app.core.profiles.templates import CommandFacts
 
@@ -61,8 +63,14 @@ class Registrar:
         self._retention = retention
         self._told_of = told_of
 
-    def registration(self, request: CommandRequest, profile: DeviceProfile, timeout: timedelta) -> Registration:
-        """A new command; `timeout` is what is left of the request's. InvalidInputError."""
+    def registration(
+        self, request: CommandRequest, profile: DeviceProfile, timeout: timedelta, caller: Caller | None = None
+    ) -> Registration:
+        """A new command; `timeout` is what is left of the request's. InvalidInputError.
+
+        The right of the `caller` is judged again when a command leaves that had to wait.
+        """
+        rule = profile.lane_of(request.method)
         identity = request.command_id or command_id(request.device_id, self._new_ulid())
         carrier = self._publisher.carrier
         facts = CommandFacts(identity, request.device_id, request.method, request.params, 0, 0)
@@ -82,7 +90,18 @@ class Registrar:
             trace=None if carrier is None else carrier.context(),
             if_offline=request.if_offline or self._publisher.absence.default(profile.name),
             notify=self._told_of(request.device_id, profile.name, request.method, request.notify),
+            hold=_hold(request, rule, caller),
+            lane=None if rule is None else rule.lane,
         )
+
+
+def _hold(request: CommandRequest, rule: LaneRule | None, caller: Caller | None) -> HoldRequest | None:
+    """The hold that the caller asks for, else that of the lane, which counts only if the lane is taken."""
+    lasts = request.hold if request.hold is not None else timedelta() if rule is None else rule.hold
+    if not lasts:
+        return None
+    who = "" if caller is None else caller.lasting().to_text()
+    return HoldRequest(lasts, who, request.not_before, only_if_taken=request.hold is None)
 
 
 def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectation, ...]:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from app.core.commands.command import Command, CommandState, Hold, IfOffline
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import HeardState
+from app.core.profiles.lanes import Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class HoldRequest:
     lasts: timedelta
     who: str = ""
     not_before: int | None = None
+    only_if_taken: bool = False
+    """Whether the command is sent at once if its lane has room."""
 
     def begun(self, created_at: int, timeout: timedelta) -> Hold:
         """The hold of a command that is registered at that instant (µs)."""
@@ -65,13 +68,19 @@ class Registration:
     notify: tuple[str, ...] = ()
     hold: HoldRequest | None = None
     """The hold that it begins with, where it is not sent at once."""
+    lane: Lane | None = None
+    """The lane of its device through which it goes."""
 
     @property
-    def longest(self) -> timedelta:
-        """The time from its registration to the latest deadline that is possible."""
-        return self.timeout if self.hold is None else self.hold.lasts + self.timeout
+    def begins_held(self) -> bool:
+        """True if it waits whether or not its lane has room."""
+        return self.hold is not None and not self.hold.only_if_taken
 
-    def command(self, created_at: int, deadline: int) -> Command:
+    def longest(self, *, held: bool) -> timedelta:
+        """The time from its registration to the latest deadline that is possible."""
+        return self.timeout if self.hold is None or not held else self.hold.lasts + self.timeout
+
+    def command(self, created_at: int, deadline: int, *, held: bool = False) -> Command:
         """The command as it begins; instants in microseconds since the epoch on the store's clock."""
         return Command(
             id=self.command_id,
@@ -79,14 +88,15 @@ class Registration:
             method=self.method,
             params=self.params,
             profile=self.profile,
-            state=CommandState.PENDING if self.hold is None else CommandState.HELD,
+            state=CommandState.HELD if held else CommandState.PENDING,
             home_node=self.home_node,
             created_at=created_at,
             deadline=deadline,
-            hold=None if self.hold is None else self.hold.begun(created_at, self.timeout),
+            hold=self.hold.begun(created_at, self.timeout) if held and self.hold is not None else None,
             one_way=not self.expectations,
             if_offline=self.if_offline,
             notify=self.notify,
+            lane=self.lane,
         )
 
 

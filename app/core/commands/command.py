@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from app.core.errors import IllegalTransitionError
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import Lane
 
 
 class CommandState(StrEnum):
@@ -114,6 +115,7 @@ class WaitReason(StrEnum):
     """What has to come before a held command is sent."""
 
     TIME = "time"
+    LANE = "lane"
     DEVICE = "device"
 
 
@@ -133,11 +135,6 @@ class Hold:
     """The instant at which the last claim was given back, in microseconds on the store's clock; None if none was."""
     not_before: int | None = None
     """The instant before which it is not sent, in microseconds on the store's clock; None if it has none."""
-
-    @property
-    def reasons(self) -> tuple[WaitReason, ...]:
-        """What has to come before it is sent."""
-        return (*((WaitReason.TIME,) if self.not_before is not None else ()), WaitReason.DEVICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +170,22 @@ class Command:
     that is possible."""
     matched_by: Correlation | None = None
     """How the response that made the outcome named it; None without one, and where a node of 0.1.0 did not note it."""
+    lane: Lane | None = None
+    """The lane of its device through which it goes."""
 
     @property
     def forwarded(self) -> bool:
         """True if the response arrived on a node other than the home node."""
         return self.received_by is not None and self.received_by != self.home_node
+
+    @property
+    def waits_for(self) -> tuple[WaitReason, ...]:
+        """What has to come before it is sent; nothing once it was claimed, and after its end."""
+        if self.state is not CommandState.HELD or self.hold is None:
+            return ()
+        wanted = {
+            WaitReason.TIME: self.hold.not_before is not None,
+            WaitReason.LANE: self.lane is not None,
+            WaitReason.DEVICE: self.if_offline is IfOffline.HOLD,
+        }
+        return tuple(reason for reason, so in wanted.items() if so)

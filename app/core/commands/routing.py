@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from app.core.commands.command import CommandState
 from app.core.commands.reception import Reception
+
+
+class Follower(NamedTuple):
+    """A held command that stands first in a lane, with its device."""
+
+    command_id: str
+    device_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +24,8 @@ class Outcome:
     `reception` is known where a response made the outcome. `trace` is that of the
     registration, in the wake-ups of responses only. `home_heard` is for the node that made the outcome: whether the
     home node, if it is another one, was listening when the store woke it. `token` is what a wake-up carried to be
-    believed (app/core/cluster/wakekey.py).
+    believed (app/core/cluster/wakekey.py). `follower` is for the node that made the outcome, too: who waits for the
+    place in a lane that it has freed.
     """
 
     command_id: str
@@ -28,6 +37,7 @@ class Outcome:
     reception: Reception | None = None
     trace: str | None = None
     home_heard: bool = field(default=False, compare=False)
+    follower: Follower | None = field(default=None, compare=False)
     token: str = field(default="", compare=False)
 
 

@@ -25,6 +25,7 @@ from app.core.profiles.correlation import Correlation
 from app.core.profiles.device_events import EventSpec, PresenceSpec
 from app.core.profiles.echoes import Echo
 from app.core.profiles.interlocks import Interlock, InterlockInput
+from app.core.profiles.lanes import LaneRule
 from app.core.profiles.sources import BETWEEN, CorrelationSource, Decode, DeviceSource
 from app.core.profiles.templates import (
     CommandFacts,
@@ -162,6 +163,7 @@ class DeviceProfile:
     catalogue: Catalogue = field(default_factory=Catalogue)
     replies: tuple[ReplySpec, ...] = ()
     interlocks: tuple[Interlock, ...] = ()
+    lanes: tuple[LaneRule, ...] = ()
     _answering: Mapping[str, tuple[ResponseSpec, ...]] = field(init=False, repr=False, compare=False)
     """The kinds of response that answer a method, of all methods that any kind names."""
     _answering_others: tuple[ResponseSpec, ...] = field(init=False, repr=False, compare=False)
@@ -216,6 +218,10 @@ class DeviceProfile:
     def interlocks_of(self, method: str) -> tuple[Interlock, ...]:
         """Return the interlocks that judge commands of this method."""
         return tuple(one for one in self.interlocks if one.binds(method)) if self.interlocks else ()
+
+    def lane_of(self, method: str) -> LaneRule | None:
+        """Return the lane through which commands of this method go, if there is one."""
+        return next((one for one in self.lanes if one.binds(method)), None) if self.lanes else None
 
     def topic_of_input(self, spec: InterlockInput, device_id: str) -> str:
         """The topic whose last value an interlock reads for this device; InvalidInputError as from `compose`."""

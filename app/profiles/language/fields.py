@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from app.core.access.patterns import validate_pattern
 from app.core.durations import DURATION, format_duration, parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_method
@@ -104,6 +105,13 @@ def duration_between(shortest: timedelta, longest: timedelta) -> Callable[[objec
     return read
 
 
+def _pattern(text: str) -> str:
+    try:
+        return validate_pattern("methods", text)
+    except InvalidInputError as error:
+        raise ValueError(error.reason) from None
+
+
 def _methods(methods: list[str]) -> list[str]:
     twice = sorted({method for method in methods if methods.count(method) > 1})
     if twice:
@@ -130,6 +138,8 @@ def _telling(texts: list[str]) -> list[str]:
 
 Topic = Annotated[str, AfterValidator(_template)]
 Dotted = Annotated[str, AfterValidator(_dotted)]
+TableName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+MethodPattern = Annotated[str, AfterValidator(_pattern)]
 MethodName = Annotated[str, AfterValidator(_method)]
 Methods = Annotated[list[MethodName], AfterValidator(_methods)]
 Values = Annotated[

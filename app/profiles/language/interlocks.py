@@ -8,16 +8,17 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from app.core.access.patterns import fits, validate_pattern
-from app.core.errors import InvalidInputError
+from app.core.access.patterns import fits
 from app.core.paths import is_plain
 from app.core.profiles.interlocks import INPUTS, PARAMS, Interlock, InterlockCondition, InterlockInput
 from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import (
     DURATION_SCHEMA,
     DatabaseName,
+    MethodPattern,
     Scalar,
     StrictTable,
+    TableName,
     Topic,
     duration_between,
     pair_of,
@@ -31,7 +32,6 @@ from app.profiles.quick_json import read_json
 SHORTEST_AGE: Final = timedelta(seconds=2)
 """A shorter one would refuse at times only because clocks differ."""
 LONGEST_AGE: Final = timedelta(days=1)
-_Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -40,13 +40,6 @@ def _keys(text: str) -> str:
     if place.is_text or not is_plain(place.path):
         raise ValueError(f"{text!a} is no path of keys; allowed: keys of nested objects with dots between")
     return text
-
-
-def _pattern(text: str) -> str:
-    try:
-        return validate_pattern("methods", text)
-    except InvalidInputError as error:
-        raise ValueError(error.reason) from None
 
 
 _Keys = Annotated[str, AfterValidator(_keys)]
@@ -118,9 +111,9 @@ class ComparisonTable(StrictTable):
 class InterlockTable(StrictTable):
     """`[[interlock]]`."""
 
-    name: _Name
-    methods: Annotated[list[Annotated[str, AfterValidator(_pattern)]], Field(min_length=1)]
-    inputs: dict[_Name, InterlockInputTable] = Field(default_factory=dict)
+    name: TableName
+    methods: Annotated[list[MethodPattern], Field(min_length=1)]
+    inputs: dict[TableName, InterlockInputTable] = Field(default_factory=dict)
     when: Annotated[list[ComparisonTable], Field(min_length=1)]
     say: Annotated[str, Field(min_length=1, max_length=200)]
 

@@ -16,6 +16,7 @@ from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import ReadFile, StrictTable, Topic, no_files, template
 from app.profiles.language.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
 from app.profiles.language.interlocks import ComparisonTable, InterlockInputTable, InterlockTable, interlock_faults
+from app.profiles.language.lanes import LaneTable, lane_faults
 from app.profiles.language.loops import endless, own_command_faults
 from app.profiles.language.methods import MethodTable, catalogue_faults, catalogue_of
 from app.profiles.language.replies import LastTable, ReplyTable, StateTable, reply_faults
@@ -51,6 +52,7 @@ class ProfileTable(StrictTable):
     methods: Literal["closed", "guarded", "open"] = "open"
     method: list[MethodTable] = Field(default_factory=list)
     interlock: list[InterlockTable] = Field(default_factory=list)
+    lane: list[LaneTable] = Field(default_factory=list)
     codes: dict[str, Annotated[str, Field(min_length=1, max_length=300)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -82,6 +84,7 @@ class ProfileTable(StrictTable):
                 yield from _hidden(key, tables)
         read = (self.response, self.event, self.presence)
         yield from interlock_faults(self.interlock, self.event, self.parts, self._closed(), self._repeatable())
+        yield from lane_faults(self.lane, self._closed())
         yield from reply_faults(self.reply, self.values, [one.topic for tables in read for one in tables], self.parts)
 
     def _closed(self) -> set[str] | None:
@@ -219,6 +222,7 @@ class ProfileTable(StrictTable):
             catalogue=catalogue_of(self.methods, self.method),
             presence=tuple(one.build(self.device_id) for one in self.presence),
             interlocks=tuple(one.build(self.event) for one in self.interlock),
+            lanes=tuple(one.build() for one in self.lane),
         )
 
 
@@ -277,6 +281,7 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "interlock": InterlockTable,
         "interlock.inputs": InterlockInputTable,
         "interlock.when": ComparisonTable,
+        "lane": LaneTable,
         "last": LastTable,
         "state": StateTable,
         "presence": PresenceTable,

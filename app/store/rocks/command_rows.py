@@ -29,6 +29,7 @@ from app.core.commands.history import Report
 from app.core.commands.reception import Reception
 from app.core.errors import UnreadableRecordError
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import Lane, LaneOrder
 from app.store.memory.commands.records import Record
 from app.store.rules import micros
 
@@ -141,7 +142,12 @@ def _about(one: Registration) -> dict[str, Any]:
         "trace": one.trace,
         "offline": one.if_offline,
         "notify": one.notify,
+        "lane": None if one.lane is None else [one.lane.name, one.lane.order, one.lane.width],
     }
+
+
+def _lane(name: str, order: str, width: int) -> Lane:
+    return Lane(name, LaneOrder(order), width)
 
 
 def _registration(command_id: str, about: dict[str, Any], params: bytes) -> Registration:
@@ -161,4 +167,5 @@ def _registration(command_id: str, about: dict[str, Any], params: bytes) -> Regi
         trace=about["trace"],
         if_offline=IfOffline(about["offline"]),
         notify=tuple(about["notify"]),
+        lane=None if about.get("lane") is None else _lane(*about["lane"]),
     )

@@ -15,7 +15,7 @@ UNTIL = "2026-03-01T08:00:00.000Z"
 
 
 def held(last: str, **changes: Any) -> dict[str, Any]:
-    hold = {"waits_for": ["time", "device"], "not_before": OPENS, "until": UNTIL, "claims": 1}
+    hold = {"waits_for": ["time", "lane"], "lane": "flight", "not_before": OPENS, "until": UNTIL, "claims": 1}
     return COMMAND | {"id": COMMAND["id"][:-1] + last, "state": "held", "result": None, "hold": hold} | changes
 
 
@@ -34,8 +34,8 @@ def test_a_list_says_what_each_waits_for(
     code, out, err = homing("held", "list", *typed, "--url", fake_node.url)
     assert (code, err) == (0, "")
     head, line = out.splitlines()
-    assert head.split() == ["id", "device", "method", "waits_for", "not_before", "until", "claims"]
-    assert line.split() == [held("A")["id"], "dock-1", "cover_open", "time,", "device", OPENS, UNTIL, "1"]
+    assert head.split() == ["id", "device", "method", "waits_for", "lane", "not_before", "until", "claims"]
+    assert line.split() == [held("A")["id"], "dock-1", "cover_open", "time,", "lane", "flight", OPENS, UNTIL, "1"]
     assert [one[:2] for one in fake_node.asked] == [("GET", asked)]
 
 

@@ -28,6 +28,7 @@ TABLES: Final = {
     "ExpressionTable": "Expressions",
     "InterlockInputTable": "Interlocks",
     "InterlockTable": "Interlocks",
+    "LaneTable": "Lanes",
     "LastTable": "The last command",
     "MethodTable": "The catalogue",
     "PartTable": "Sources",

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.core.commands.command import CommandState, WaitReason
+from app.core.profiles.lanes import LaneOrder
 from app.store.holds import Claimed, HeldEntry, Waits
 from app.store.memory.commands.records import CommandTable, Record
-from app.store.rules import micros
+from app.store.rules import LANE_LOOK, micros
 
 
 class MemoryHolds:
@@ -37,10 +38,24 @@ class MemoryHolds:
             return None
         if hold.not_before is not None and now < hold.not_before:
             return Waits(WaitReason.TIME, hold.not_before)
+        if (waits := self._waits_in_lane(record)) is not None:
+            return waits
         self._table.check_free(record.registration)
         record.claim = token
         begin_flight(self._table, record, node_id)
         return Claimed(record.command, record.registration.trace)
+
+    def _waits_in_lane(self, record: Record) -> Waits | None:
+        registration = record.registration
+        lane = registration.lane
+        if lane is None:
+            return None
+        in_flight = self._table.in_flight(lane, registration.device_id)
+        comes_later = lane.order is LaneOrder.FIFO and self._table.line(registration)[0] is not record
+        if not comes_later and len(in_flight) < lane.width:
+            return None
+        soonest = min((one.command.deadline for one in in_flight), default=self._table.now())
+        return Waits(WaitReason.LANE, soonest + micros(LANE_LOOK))
 
     async def give_back(self, command_id: str, token: str) -> bool:
         self._table.forget_expired()

@@ -12,9 +12,10 @@ from app.core.commands.callback import Answer, Expectation, Registration
 from app.core.commands.command import Command, CommandState
 from app.core.commands.history import Report
 from app.core.commands.reception import Reception
-from app.core.commands.routing import Outcome
+from app.core.commands.routing import Follower, Outcome
 from app.core.errors import DeviceBusyError, IllegalTransitionError
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import Lane
 from app.store.rules import busy, micros, retention_of
 
 RowKey = tuple[str, ...]
@@ -49,6 +50,8 @@ class Record:
     """The token of the last claim; one claims once."""
     number: int = 0
     """Its place in the order of registration."""
+    follower: Follower | None = None
+    """Who waited for its place in a lane when it had its outcome."""
 
     @property
     def open(self) -> bool:
@@ -71,6 +74,7 @@ class Record:
             command.result,
             command.error,
             self.reception,
+            follower=self.follower,
         )
 
     @property
@@ -96,6 +100,14 @@ class Record:
 
 
 @dataclass(slots=True)
+class LaneMembers:
+    """The commands in a lane of a device."""
+
+    waiting: dict[str, None] = field(default_factory=dict)
+    in_flight: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Indexes:
     """Dictionaries keep the order of registration, so the oldest of a topic is the first."""
 
@@ -105,6 +117,8 @@ class Indexes:
     open: dict[str, None] = field(default_factory=dict)
     """Those that were sent, or are about to be."""
     held: dict[str, None] = field(default_factory=dict)
+    lanes: dict[str, LaneMembers] = field(default_factory=dict)
+    """By what stands for the place of a lane at a device."""
     times_held: int = 0
     """The number of commands that were held, and of claims that were undone."""
 
@@ -116,6 +130,9 @@ class Indexes:
             self._hold(registration)
             return
         self.held.pop(registration.command_id, None)
+        if (members := self._members(registration)) is not None:
+            members.waiting.pop(registration.command_id, None)
+            members.in_flight[registration.command_id] = None
         for one in registration.expectations:
             self.topics.setdefault(one.topic, {})[registration.command_id] = None
             if one.correlation is Correlation.VALUE:
@@ -131,11 +148,27 @@ class Indexes:
     def _hold(self, registration: Registration) -> None:
         self.held[registration.command_id] = None
         self.times_held += 1
+        if (members := self._members(registration)) is not None:
+            members.waiting[registration.command_id] = None
+
+    def _members(self, registration: Registration) -> LaneMembers | None:
+        if registration.lane is None:
+            return None
+        return self.lanes.setdefault(registration.lane.topic(registration.device_id), LaneMembers())
+
+    def _leave_lane(self, registration: Registration) -> None:
+        members = self._members(registration)
+        if registration.lane is not None and members is not None:
+            members.waiting.pop(registration.command_id, None)
+            members.in_flight.pop(registration.command_id, None)
+            if not members.waiting and not members.in_flight:
+                del self.lanes[registration.lane.topic(registration.device_id)]
 
     def leave(self, registration: Registration, keep: Callable[[Expectation], bool] | None = None) -> None:
         """No longer wait; topics of expectations that `keep` wants stay occupied."""
         self.open.pop(registration.command_id, None)
         self.held.pop(registration.command_id, None)
+        self._leave_lane(registration)
         for one in registration.expectations:
             if keep is None or not keep(one):
                 self.free(one.topic, registration.command_id)
@@ -162,7 +195,8 @@ class Indexes:
 
     @property
     def size(self) -> int:
-        return len(self.topics) + len(self.values) + len(self.idempotency) + len(self.open) + len(self.held)
+        waiting = len(self.open) + len(self.held) + len(self.lanes)
+        return len(self.topics) + len(self.values) + len(self.idempotency) + waiting
 
 
 class CommandTable:
@@ -221,6 +255,20 @@ class CommandTable:
                 holder = self.indexes.values.get((one.topic, one.value))
                 if holder is not None and self.records[holder].open:
                     raise DeviceBusyError(busy(registration.device_id, None))
+
+    def line(self, registration: Registration) -> list[Record]:
+        """Those that wait in the lane of a command, first come first."""
+        members = None if registration.lane is None else self._lane(registration.lane, registration.device_id)
+        waiting = [] if members is None else [self.records[one] for one in members.waiting]
+        return sorted(waiting, key=lambda one: (one.command.created_at, one.command.id))
+
+    def in_flight(self, lane: Lane, device_id: str) -> list[Record]:
+        """Those of a lane that were sent, or are about to be."""
+        members = self._lane(lane, device_id)
+        return [] if members is None else [self.records[one] for one in members.in_flight]
+
+    def _lane(self, lane: Lane, device_id: str) -> LaneMembers | None:
+        return self.indexes.lanes.get(lane.topic(device_id))
 
     def occupant(self, topic: str, now: int) -> str | None:
         """The oldest that waits on the topic or keeps it in quarantine."""

@@ -13,17 +13,19 @@ from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
 from app.core.commands.history import LATE_STATES
 from app.core.commands.reception import reception_of
-from app.core.commands.routing import MatchResult, Outcome, Recorded
+from app.core.commands.routing import Follower, MatchResult, Outcome, Recorded
 from app.core.commands.stream import CommandChangeKind
 from app.core.errors import (
     CapacityError,
     CommandNotFoundError,
+    DeviceBusyError,
     IdempotencyMismatchError,
     IllegalTransitionError,
     TooManyHeldError,
 )
 from app.core.identifiers import partition_of_command
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import LaneOrder
 from app.core.webhooks.deliveries import OutboxEntry
 from app.store.commands import Finished, Joined, Registered
 from app.store.memory.commands.history import note_report
@@ -36,13 +38,16 @@ from app.store.rules import (
     HOLD_EXPIRED,
     MAX_JOINED,
     MOST_HELD,
+    MOST_HELD_OF_LANE,
     MOST_HELD_OF_PARTITION,
     NO_RESPONSE,
     SWEEP_LIMIT,
     ended_by,
+    lane_taken,
     late_annex,
     marked_by,
     micros,
+    superseded,
     too_many_held,
 )
 
@@ -72,18 +77,20 @@ class MemoryCommandWriter:
         self._table.forget_expired()
         known = self._table.records.get(registration.command_id)
         if known is not None:
-            return Registered(known.command.created_at, known.command.deadline)
+            return Registered(known.command.created_at, known.command.deadline, known.held)
         joined = self._join(registration)
         if joined is not None:
             return joined
-        self._admit(registration)
+        held = registration.begins_held or self._is_taken(registration)
+        self._admit(registration, held=held)
+        self._supersede(registration)
         now = self._table.now()
-        command = registration.command(now, now + micros(registration.longest))
+        command = registration.command(now, now + micros(registration.longest(held=held)), held=held)
         record = Record(command, registration, [registration.home_node], 0)
         self._table.add(record)
         self._table.expire(record, command.deadline)
         self._table.has_changed(record)
-        return Registered(command.created_at, command.deadline)
+        return Registered(command.created_at, command.deadline, held)
 
     async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
         self._table.forget_expired()
@@ -186,9 +193,27 @@ class MemoryCommandWriter:
             self._table.has_changed(record)
         return Joined(record.command)
 
-    def _admit(self, registration: Registration) -> None:
+    def _is_taken(self, registration: Registration) -> bool:
+        """Return whether its lane has no room for it; DeviceBusyError where it may not wait for that."""
+        lane = registration.lane
+        if lane is None:
+            return False
+        taken = len(self._table.in_flight(lane, registration.device_id)) >= lane.width
+        taken = taken or (lane.order is LaneOrder.FIFO and bool(self._table.line(registration)))
+        if taken and registration.hold is None:
+            raise DeviceBusyError(lane_taken(registration.device_id, lane.name))
+        return taken
+
+    def _supersede(self, registration: Registration) -> None:
+        """Cancel those that wait in a lane in which only the last one does."""
+        lane = registration.lane
+        if lane is not None and lane.order is LaneOrder.LATEST:
+            for one in self._table.line(registration):
+                self._settle(one, CommandState.CANCELLED, None, superseded(registration.command_id, lane.name), "")
+
+    def _admit(self, registration: Registration, *, held: bool) -> None:
         table = self._table
-        if registration.hold is None:
+        if not held:
             table.check_free(registration)
         else:
             self._check_room(registration)
@@ -199,8 +224,10 @@ class MemoryCommandWriter:
         partition = partition_of_command(registration.command_id)
         near = [one for one in self._table.indexes.held if partition_of_command(one) == partition]
         own = sum(self._table.records[one].command.device_id == registration.device_id for one in near)
-        if own >= MOST_HELD or len(near) >= MOST_HELD_OF_PARTITION:
-            raise TooManyHeldError(too_many_held(registration.device_id))
+        full = len(self._table.line(registration)) >= MOST_HELD_OF_LANE
+        if full or own >= MOST_HELD or len(near) >= MOST_HELD_OF_PARTITION:
+            lane = None if registration.lane is None else registration.lane.name
+            raise TooManyHeldError(too_many_held(registration.device_id, lane))
 
     def _named_by(self, answer: Answer, now: int) -> str | None:
         if answer.correlation in (Correlation.ID, Correlation.ECHO):
@@ -253,6 +280,8 @@ class MemoryCommandWriter:
             self._table.indexes.leave(registration, keep=lambda one: one.correlation is Correlation.ORDER)
         else:
             self._table.indexes.leave(registration)
+        line = self._table.line(registration)
+        record.follower = Follower(line[0].command.id, registration.device_id) if line else None
         self._table.expire(record, now)
         self._table.has_changed(record)
         if registration.notify:

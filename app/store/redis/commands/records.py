@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from app.core import keys
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import Command, CommandState, Hold, IfOffline
 from app.core.commands.reception import decode_receiver, reception_of
-from app.core.commands.routing import MatchResult, Outcome, Recorded
+from app.core.commands.routing import Follower, MatchResult, Outcome, Recorded
 from app.core.errors import UnreadableRecordError
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import Lane, LaneOrder
 from app.core.versions import RECORD, check_record
 from app.store.rules import micros, retention_of
 
@@ -34,12 +36,18 @@ _LAST_INSTANT: Final = 253_402_300_799_999_999
 """The end of the year 9999, in µs: the last one that can be written down."""
 
 NO_EXPECTATIONS: Final = b"-"
+_LANE: Final = "l"
+_LANE_KIND: Final = re.compile(rf"(?:^|,)[^.,]+\.{_LANE}([a-z])([0-9]+):([^.,]+)$")
+_ORDERS: Final = {one[0]: one for one in LaneOrder}
 
 _KINDS: Final = {Correlation.ID: "i", Correlation.VALUE: "v", Correlation.ECHO: "e", Correlation.ORDER: "o"}
 
 
 def expected_keys(partition: int, registration: Registration) -> tuple[list[str], int, list[str]]:
-    """Keys of the topics, those by order first, how many these are, and keys of the correlations."""
+    """Keys of the topics, those by order first, how many these are, and keys of the correlations.
+
+    The place in a lane is the last of the topics.
+    """
     by_order = {one.topic: None for one in registration.expectations if one.correlation is Correlation.ORDER}
     topics = by_order | {one.topic: None for one in registration.expectations}
     values = {
@@ -47,6 +55,8 @@ def expected_keys(partition: int, registration: Registration) -> tuple[list[str]
         for one in registration.expectations
         if one.correlation is Correlation.VALUE
     }
+    if registration.lane is not None:
+        topics[registration.lane.topic(registration.device_id)] = None
     return [keys.topic(partition, one) for one in topics], len(by_order), list(values)
 
 
@@ -122,7 +132,7 @@ def _command(command_id: str, fields: Fields) -> Command:
     created_at, deadline, *_, expectations, home_node, device_id = head.split(b" ")
     if not device_id:
         raise ValueError("there is no device")
-    finished_at = fields.get("finished")
+    finished_at, lane = fields.get("finished"), _lane(expectations)
     received_by, reception = decode_receiver(fields.get("by") or b"")
     return Command(
         id=command_id,
@@ -140,7 +150,8 @@ def _command(command_id: str, fields: Fields) -> Command:
         error=fields.get("error"),
         progress=fields.get("progress"),
         late=fields.get("late"),
-        one_way=expectations == NO_EXPECTATIONS,
+        one_way=expectations == NO_EXPECTATIONS or (lane is not None and b"," not in expectations),
+        lane=lane,
         if_offline=_if_offline(fields.get(VERSION_FIELD)),
         hold=_hold(fields),
         notify=tuple((fields.get("notify") or b"").decode().split()),
@@ -213,7 +224,16 @@ class PartitionEntry:
 
 def made(command_id: str, state: CommandState, finished_at: bytes, error: bytes | None, heard: bytes) -> Outcome:
     """An outcome that finish.lua or sweep.lua has made."""
-    return Outcome(command_id, state, int(finished_at), error=error, home_heard=heard == b"1")
+    return Outcome(
+        command_id, state, int(finished_at), error=error, home_heard=heard.startswith(b"1"), follower=_follower(heard)
+    )
+
+
+def _follower(heard: bytes) -> Follower | None:
+    """Who stands first in the lane whose place an outcome has freed."""
+    _, _, waits = heard.decode().partition(" ")
+    command_id, _, device_id = waits.partition(" ")
+    return Follower(command_id, device_id) if waits else None
 
 
 def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
@@ -229,7 +249,8 @@ def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
     if verdict is MatchResult.WON:
         found = Outcome(
             *(command_id, answer.state, int(reply[4]), receiver, answer.result, answer.error, reception_of(answer)),
-            home_heard=reply[5] == b"1",
+            home_heard=reply[5].startswith(b"1"),
+            follower=_follower(reply[5]),
         )
     elif verdict in (MatchResult.LATE, MatchResult.DUPLICATE, MatchResult.FINISHED):
         with suppress(UnreadableRecordError):  # then nobody here waits for it
@@ -244,7 +265,21 @@ def _expectations(partition: int, registration: Registration) -> str:
         if one.correlation is Correlation.VALUE:
             kind += _digest(keys.correlation(partition, one.topic, one.value))
         kinds.setdefault(topic_digest(one.topic), []).append(kind)
+    lane = registration.lane
+    if lane is not None:
+        order, width = order_of(lane)
+        kinds[topic_digest(lane.topic(registration.device_id))] = [f"{_LANE}{order}{width}:{lane.name}"]
     return ",".join(".".join((topic, *of_topic)) for topic, of_topic in kinds.items()) or NO_EXPECTATIONS.decode()
+
+
+def order_of(lane: Lane) -> tuple[str, int]:
+    """The order of a lane as records have it, which is its first letter, and its width."""
+    return lane.order[0], lane.width
+
+
+def _lane(expectations: bytes) -> Lane | None:
+    found = _LANE_KIND.search(expectations.decode("ascii", "replace"))
+    return None if found is None else Lane(found[3], _ORDERS[found[1]], int(found[2]))
 
 
 def _digest(key: str) -> str:

@@ -43,13 +43,16 @@ from app.store.rules import (
     HOLD_EXPIRED,
     MAX_JOINED,
     MOST_HELD,
+    MOST_HELD_OF_LANE,
     MOST_HELD_OF_PARTITION,
     NO_RESPONSE,
     SWEEP_LIMIT,
     busy,
     ended_by,
+    lane_taken,
     marked_by,
     micros,
+    superseded,
     too_many_held,
 )
 
@@ -109,16 +112,21 @@ class RedisCommandWriter:
             records.version(self._wake_key.token(registration.command_id), registration.if_offline),
             " ".join(registration.notify),
             *_held_arguments(registration),
+            *_lane_arguments(registration),
         )
         match reply:
-            case [b"registered", created_at, deadline]:
-                if registration.hold is not None:
+            case [b"registered", created_at, deadline, state]:
+                held = state == b"held"
+                if held:
                     await note_held(self._lanes, registration.command_id)
-                return Registered(int(created_at), int(deadline))
+                return Registered(int(created_at), int(deadline), held)
             case [b"joined", command_id, fields]:
                 return Joined(self._unreadable.checked(command_id.decode(), records.pairs(fields)))
             case [b"full"]:
-                raise TooManyHeldError(too_many_held(registration.device_id))
+                lane = None if registration.lane is None else registration.lane.name
+                raise TooManyHeldError(too_many_held(registration.device_id, lane))
+            case [b"taken"] if registration.lane is not None:
+                raise DeviceBusyError(lane_taken(registration.device_id, registration.lane.name))
             case [b"mismatch", command_id]:
                 raise IdempotencyMismatchError(command_id.decode())
             case [b"unreadable", command_id, reason]:
@@ -246,7 +254,9 @@ class RedisCommandWriter:
         """Return b"1" if the home node heard of an outcome; a script on a Redis Cluster may only name it."""
         if not told.startswith(b"?"):
             return told
-        return b"1" if await self._lanes.listens(keys.node_channel(told[1:].decode())) else b"0"
+        home, *follower = told[1:].split(b" ", 1)
+        heard = b"1" if await self._lanes.listens(keys.node_channel(home.decode())) else b"0"
+        return b" ".join((heard, *follower))
 
     async def _swept(self, reply: Sequence[bytes]) -> list[Outcome]:
         outcomes = []
@@ -285,8 +295,16 @@ _LAPSED: Final = b"held "
 def _held_arguments(registration: Registration) -> list[Argument]:
     hold = registration.hold
     if hold is None:
+        return [""] * 6 if registration.lane is not None else []
+    condition = "taken" if hold.only_if_taken else ""
+    return [micros(hold.lasts), hold.who, MOST_HELD, MOST_HELD_OF_PARTITION, hold.not_before or "", condition]
+
+
+def _lane_arguments(registration: Registration) -> list[Argument]:
+    lane = registration.lane
+    if lane is None:
         return []
-    return [micros(hold.lasts), hold.who, MOST_HELD, MOST_HELD_OF_PARTITION, hold.not_before or ""]
+    return [*records.order_of(lane), MOST_HELD_OF_LANE, superseded(registration.command_id, lane.name)]
 
 
 def _has_id(answer: Answer) -> bool:

@@ -6,6 +6,8 @@
 -- Writes record, due, topics, correlations; removes it from mqtt:held.
 -- Repeated: a token that has claimed it is told so until it is sent or given back, and claims nothing after that.
 
+local LANE_LOOK_US = 1e6 -- as in app/store/rules.py
+
 local id, record = ARGV[1], KEYS[1]
 local found = read(id, 'state', 'about', 'hold', 'claim', 'joined', 'not_before')
 local state, about, hold, claim, joined, not_before
@@ -22,6 +24,13 @@ if state ~= 'held' or claim == ARGV[3] or not match or not ends or tonumber(ends
 end
 if not_before and now < tonumber(not_before) then
   return {'waits', 'time', not_before}
+end
+local lane = match.lane
+if lane then
+  local count, soonest = in_flight(lane)
+  if count >= lane.width or (lane.order == 'f' and head_of(line_of(lane)) ~= id) then
+    return {'waits', 'lane', micros((soonest or now) + LANE_LOOK_US)}
+  end
 end
 for _, topic in ipairs(match.topics) do
   local still = topic.by_order and occupied(key('topic', topic.digest), now)

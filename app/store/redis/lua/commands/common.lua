@@ -4,7 +4,8 @@
 --   state         as in app/core/commands/command.py
 --   about         "<created µs> <deadline µs> <retention ms> <quarantine µs> <idempotency digest or -> <expectations>
 --                 <home node> <device>" NUL method NUL profile NUL params. Expectations, with a comma between, are
---                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order), e (by echo) or v<value digest>; - is none
+--                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order), e (by echo) or v<value digest>; - is none.
+--                 A lane is among them as <digest>.l<first letter of its order><width>:<name>: its place is taken, and freed, as a topic
 --   joined        further waiting nodes, with a blank before each
 --   watch         nodes that are told of progress as well, with a blank before each; they are waiting nodes, too
 --   seq           how many reports of progress there were; app/core/commands/history.py
@@ -30,6 +31,7 @@ local INLINE_MAX = 4096 -- as in app/core/cluster/wakeup.py
 local MOST_REPORTS, EDGE, MOST_REPORT = 200, 50, 8192 -- as in app/core/commands/history.py
 local MOST_HAPPENINGS, MOST_TEXT = 1000, 1024 -- as in app/core/commands/stream.py
 local RECORD = 1        -- as in app/core/versions.py
+local MOST_US = 1e17
 local MOST_MS = 1e14    -- 3,000 years: more is a damaged record, and no time that Redis takes
 
 local tag = string.match(KEYS[1], '{%d+}')
@@ -83,7 +85,7 @@ local function parse(about)
   if not device or retention > MOST_MS or quarantine > 1000 * MOST_MS then
     return nil
   end
-  local topics = {}
+  local topics, lane = {}, nil
   for entry in string.gmatch(expectations == '-' and '' or expectations, '[^,]+') do
     local topic = {values = {}}
     for part in string.gmatch(entry, '[^.]+') do
@@ -94,6 +96,9 @@ local function parse(about)
         topic.by_order = true
       elseif kind == 'v' then
         topic.values[#topic.values + 1] = string.sub(part, 2)
+      elseif kind == 'l' then
+        local order, width = string.match(part, '^l(%l)(%d+)')
+        lane = {digest = topic.digest, order = order, width = tonumber(width)}
       end
     end
     if topic.digest then
@@ -102,7 +107,7 @@ local function parse(about)
   end
   return {
     retention = retention, quarantine = quarantine, idempotency = idempotency,
-    topics = topics, home = home, device = device, method = method, profile = profile,
+    topics = topics, lane = lane, home = home, device = device, method = method, profile = profile,
   }
 end
 
@@ -165,6 +170,39 @@ local function held_member(id, match)
   return id .. ' ' .. match.device
 end
 
+-- The commands that wait in a lane, by when they were registered: beside all that are held in the partition.
+local function line_of(lane)
+  return key('held', lane.digest)
+end
+
+-- The first command that waits in a line. What waits no more leaves it (100 at most: a script stays short).
+local function head_of(line)
+  for _ = 1, 100 do
+    local first = redis.call('ZRANGE', line, 0, 0)[1]
+    local found = first and read(first, 'state')
+    if not first or not found or found[2] == 'held' then
+      return first
+    end
+    redis.call('ZREM', line, first)
+  end
+end
+
+-- How many commands are in flight in a lane, and the soonest of their deadlines (µs). Those without a record leave it.
+local function in_flight(lane)
+  local place, count, soonest = key('topic', lane.digest), 0, nil
+  for _, id in ipairs(redis.call('ZRANGE', place, 0, -1)) do
+    local found = read(id, 'state', 'finished', 'about')
+    if found and (found[3] or not found[2]) then
+      redis.call('ZREM', place, id)
+    else
+      count = count + 1
+      local deadline = found and tonumber(string.match(found[4] or '', '^%d+ (%d+)'))
+      soonest = math.min(soonest or deadline or MOST_US, deadline or MOST_US)
+    end
+  end
+  return count, soonest
+end
+
 -- Put an id behind all that has been on a topic so far.
 local function enter_topic(topic, id, now, at_ms)
   -- What outlived its record leaves a busy topic one by one, oldest first.
@@ -179,6 +217,9 @@ end
 -- Let a held command wait for its answer, from now on and at `home`. Returns what it says in `about` from now on.
 local function begin_flight(id, now, about, match, joined, hold, home, due, list)
   redis.call('ZREM', HELD, held_member(id, match)) -- a removal first: also at maxmemory
+  if match.lane then
+    redis.call('ZREM', line_of(match.lane), id)
+  end
   local ends, timeout, claims = string.match(hold, '^(%d+) (%d+) (%d+)')
   local created, kept, before, rest = string.match(about, '^(%d+) %d+ (%d+ %d+ %S+ %S+) (%S+) (.*)$')
   local deadline = now + timeout
@@ -268,11 +309,14 @@ local function happened(now, id, kind, state, match, offset, text)
 end
 
 -- Give an open command its outcome. The first write removes, so that Redis runs the rest also at maxmemory.
--- Returns what `wake` does.
+-- Returns what `wake` does, and behind it who stands first in a lane whose place it frees: `<command id> <device>`.
 local function settle(now, id, waiting, match, due, list, outcome, settler)
   redis.call('ZREM', due, id)
   if outcome.was == 'held' then
     redis.call('ZREM', HELD, held_member(id, match))
+    if match.lane then
+      redis.call('ZREM', line_of(match.lane), id)
+    end
   end
   local record = key('callback', id)
   local at_ms = later_ms(now, match.retention)
@@ -308,5 +352,7 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
     to_outbox(now, id, 'outcome', at_ms)
   end
   happened(now, id, 'outcome', outcome.state, match, 1, outcome.error)
-  return wake(id, waiting, outcome, settler)
+  local heard = wake(id, waiting, outcome, settler)
+  local follower = match.lane and head_of(line_of(match.lane))
+  return follower and table.concat({heard, follower, match.device}, ' ') or heard
 end

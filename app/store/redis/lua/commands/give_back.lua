@@ -39,5 +39,9 @@ redis.call('HSET', record, 'state', 'held', 'about', table.concat({created, micr
 redis.call('PEXPIREAT', record, at_ms)
 redis.call('ZADD', HELD, ends, held_member(id, match))
 live_until(HELD, now, at_ms)
+if match.lane then
+  redis.call('ZADD', line_of(match.lane), created, id)
+  live_until(line_of(match.lane), now, at_ms)
+end
 live_until(KEYS[3], now, at_ms)
 return 1

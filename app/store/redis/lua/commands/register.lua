@@ -9,9 +9,13 @@
 --       13 what is written as `v`                        14 endpoints to be told, with a blank between ('' is none)
 --       and of what is to be held: 15 for how long (µs)  16 the caller, as the field `who` has them
 --       17 most held commands of a device                18 most held commands of a partition
---       19 not before (µs; '' is any time)
--- Reply {'registered', created µs, deadline µs} | {'joined', command id, fields and values of the record}
+--       19 not before (µs; '' is any time)                20 `taken` where it is held only if its lane has no room
+--       and of what goes through a lane, whose place is the last of the topics (15 to 20 are '' of what has no hold):
+--       21 first letter of its order 22 its width         23 most held commands of it
+--       24 error of those in whose place the command comes
+-- Reply {'registered', created µs, deadline µs, state} | {'joined', command id, fields and values of the record}
 --       | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
+-- In a lane in which only the last one waits, those that wait are cancelled. All their nodes are told, as is ours.
 -- Writes record, due, list, topics, correlations (of what is held mqtt:held instead), idempotency key; for a join the record's joined nodes.
 -- Repeated: the record is there, so its first instants are the answer and nothing is written.
 
@@ -58,9 +62,10 @@ local function is_full(device)
   return own >= tonumber(ARGV[17]) or #members >= tonumber(ARGV[18])
 end
 
-local about = redis.call('HGET', record, 'about')
-if about then
-  return {'registered', string.match(about, '^(%d+) (%d+)')}
+local known = redis.call('HMGET', record, 'about', 'state')
+if known[1] then
+  local created, deadline = string.match(known[1], '^(%d+) (%d+)')
+  return {'registered', created, deadline, known[2]}
 end
 if idempotency then
   local known = redis.call('GET', idempotency)
@@ -71,9 +76,17 @@ if idempotency then
 end
 
 local now = now_us()
-local held = ARGV[15]
+local held = ARGV[15] ~= '' and ARGV[15]
 local device = held and string.match(ARGV[2], ':(.*)$')
-if held and is_full(device) then
+local lane = ARGV[21] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[21], width = tonumber(ARGV[22])}
+if lane and (not held or ARGV[20] == 'taken') then
+  local taken = in_flight(lane) >= lane.width or (lane.order == 'f' and head_of(line_of(lane)))
+  if taken and not held then
+    return {'taken'}
+  end
+  held = taken and held
+end
+if held and (is_full(device) or (lane and redis.call('ZCARD', line_of(lane)) >= tonumber(ARGV[23]))) then
   return {'full'}
 end
 for i = 4, held and 3 or 3 + by_order do
@@ -85,6 +98,22 @@ end
 for i = 4 + topics, held and 3 or 3 + topics + values do
   if names_an_open_one(KEYS[i]) then
     return {'busy'}
+  end
+end
+
+-- Cancel a command that waits in the lane of this one.
+local function supersede(other)
+  local found = read(other, 'state', 'joined', 'about', 'notify')
+  local match = found and found[2] == 'held' and parse(found[4])
+  if match then
+    local outcome = {state = 'cancelled', finished = micros(now), by = '', result = '', error = ARGV[24],
+      words = words(found[1]), was = 'held', notify = found[5]}
+    settle(now, other, waiting_nodes(match, found[3]), match, due, list, outcome, '')
+  end
+end
+if lane and lane.order == 'l' then
+  for _, other in ipairs(redis.call('ZRANGE', line_of(lane), 0, -1)) do
+    supersede(other)
   end
 end
 
@@ -124,7 +153,11 @@ end
 if held then
   redis.call('ZADD', HELD, micros(now + held), id .. ' ' .. device)
   live_until(HELD, now, at_ms)
-  return {'registered', created, deadline}
+  if lane then
+    redis.call('ZADD', line_of(lane), created, id)
+    live_until(line_of(lane), now, at_ms)
+  end
+  return {'registered', created, deadline, 'held'}
 end
 redis.call('ZADD', due, deadline, id)
 live_until(due, now, at_ms)
@@ -135,4 +168,4 @@ for i = 4 + topics, 3 + topics + values do
   redis.call('SET', KEYS[i], id)
   redis.call('PEXPIREAT', KEYS[i], at_ms)
 end
-return {'registered', created, deadline}
+return {'registered', created, deadline, 'pending'}

@@ -1,0 +1,54 @@
+"""Lanes: the order in which commands of certain methods leave for a device, whoever sends them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from app.core.access.patterns import fits
+
+MOST_LANES: Final = 16
+"""The number of lanes of a profile."""
+WIDEST: Final = 100
+"""The largest number of commands that a lane may have in flight."""
+
+
+class LaneOrder(StrEnum):
+    """The order of the commands in a lane."""
+
+    PARALLEL = "parallel"
+    """Any that waits may be sent while the lane has room."""
+    FIFO = "fifo"
+    """One after the other, as they came, each after the outcome of the one before it."""
+    LATEST = "latest"
+    """One after the other, and only the last one waits: it takes the place of another that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane as a command on record has it: at most `width` of its commands to a device are in flight."""
+
+    name: str
+    order: LaneOrder = LaneOrder.PARALLEL
+    width: int = 1
+
+    def topic(self, device_id: str) -> str:
+        """Return what stands for its place at a device, among topics: no topic has such a name."""
+        return f"#lane/{self.name}/{device_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRule:
+    """A lane of a profile: which methods go through it, and how long who names no hold waits in it."""
+
+    lane: Lane
+    methods: tuple[str, ...]
+    """Patterns, in which `*` is any text."""
+    hold: timedelta = timedelta()
+    """Zero: a command that finds the lane taken, and has no hold of its own, is refused."""
+
+    def binds(self, method: str) -> bool:
+        """True if commands of this method go through it."""
+        return any(fits(pattern, method) for pattern in self.methods)

@@ -1,0 +1,63 @@
+"""Lanes in the files of profiles: which methods go through one, and what a file must not say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.core.profiles.lanes import Lane, LaneOrder
+from app.profiles.loader import parse_profile
+from tests.unit.profiles.test_interlocks import HEAD
+
+CLOSED = HEAD.replace('description = ""', 'description = ""\nmethods = "closed"') + '[[method]]\nname = "land"\ntitle = "Land"\ndanger = "low"\n'
+
+
+def lane(name: str, *further: str, methods: str = '["fly_*"]') -> str:
+    return "\n".join(("[[lane]]", f'name = "{name}"', f"methods = {methods}", *further, ""))
+
+
+def test_methods_find_their_lane() -> None:
+    one = parse_profile(HEAD + lane("flight", 'order = "fifo"') + lane("lamps", "width = 3", methods='["lamp"]'), "p")
+    flight, lamps = one.lane_of("fly_home"), one.lane_of("lamp")
+    assert flight is not None
+    assert lamps is not None
+    assert flight.lane == Lane("flight", LaneOrder.FIFO, 1)
+    assert (lamps.lane, lamps.hold) == (Lane("lamps", LaneOrder.PARALLEL, 3), timedelta(seconds=30))
+    assert one.lane_of("land") is None
+    refusing = parse_profile(HEAD + lane("flight", 'hold = "0s"'), "p").lane_of("fly_home")
+    assert refusing is not None
+    assert not refusing.hold
+
+
+@pytest.mark.parametrize(
+    ("head", "lanes", "place", "says"),
+    [
+        (HEAD, lane("a", methods="[]"), "lane.0.methods", "1"),
+        (HEAD, lane("a") + lane("a", methods='["b"]'), "lane.1.name", "a is there already"),
+        (
+            HEAD,
+            lane("a") + lane("b", methods='["c", "fly_home"]'),
+            "lane.1.methods.1",
+            "'fly_home' is in lane a already",
+        ),
+        (HEAD, lane("a", methods='["fly_home"]') + lane("b"), "lane.1.methods.0", "'fly_home' is in lane a already"),
+        (CLOSED, lane("a"), "lane.0.methods.0", "'fly_*' fits no method of the profile: land"),
+        (CLOSED, lane("a", methods='["l*"]') + lane("b", methods='["*d"]'), "lane.1.methods.0", "'land' is in lane a"),
+        (HEAD, lane("a", "width = 101"), "lane.0.width", "100"),
+        (HEAD, lane("a", "width = 2", 'order = "fifo"'), "lane.0", "a lane of order fifo has one at a time"),
+        (HEAD, lane("a", 'order = "random"'), "lane.0.order", "'parallel', 'fifo' or 'latest'"),
+        (HEAD, lane("a", 'hold = "31d"'), "lane.0.hold", "is not a duration"),
+        (HEAD, lane("a", 'hold = "721h"'), "lane.0.hold", "out of range"),
+        (HEAD, lane("A"), "lane.0.name", ""),
+        (HEAD, "".join(lane(f"l{i}", methods=f'["m{i}"]') for i in range(17)), "lane.16", "allowed: 16 lanes"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_with_line_and_key(head: str, lanes: str, place: str, says: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        parse_profile(head + lanes, "p.toml")
+    text = str(refused.value)
+    assert text.startswith("p.toml:")
+    assert place in text
+    assert says in text
