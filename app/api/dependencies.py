@@ -22,9 +22,9 @@ from app.audit.recorder import Audit
 from app.broker.operators import BrokerOperations
 from app.broker.plane import needed_broker
 from app.core.access.callers import Caller
-from app.core.access.rules import EXCHANGE_PLACE, QUEUE_PLACE, Action
+from app.core.access.rules import EXCHANGE_PLACE, OF_CLUSTER, OF_TENANTS, QUEUE_PLACE, Action
 from app.core.commands.command import Command
-from app.core.errors import ForbiddenError, NoDirectoryError
+from app.core.errors import ForbiddenError, NoDirectoryError, UnavailableError
 from app.core.events.event import Entry
 from app.events.plane import EventPlane, needed
 
@@ -54,6 +54,20 @@ class Asker:
         """Return when they may do what is about their own tenant; about Homing itself where they have none."""
         identity = self.identity()
         self._access.check(self.caller, action, tenant_id=None if identity is None else identity.tenant)
+
+    def rights(self) -> list[Action]:
+        """Return what they may do that is about no device. While rules are too old to act on, that is less."""
+        identity = self.identity()
+        own = None if identity is None else identity.tenant
+        about = [*((one, own) for one in OF_TENANTS), *((one, None) for one in OF_CLUSTER)]
+        return [action for action, tenant in about if self._is_allowed(action, tenant)]
+
+    def _is_allowed(self, action: Action, tenant: str | None) -> bool:
+        try:
+            self._access.check(self.caller, action, tenant_id=tenant)
+        except (ForbiddenError, UnavailableError):
+            return False
+        return True
 
     def check_queue(self, action: Action, name: str) -> None:
         """Return when they may do this with a queue of their own tenant."""

@@ -7,6 +7,7 @@ import { call } from "./api.js";
 import { html, moveRow, Trouble } from "./parts.js";
 import { lazy, loadAll } from "./lazy.js";
 import { onPrefs, pref, prefer } from "./prefs.js";
+import { know, may } from "./rights.js";
 import { difference, duration, zone } from "./time.js";
 
 const COMMAND_ID = /^\d{3}-[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
@@ -15,18 +16,14 @@ const MENU = [
   { name: "home", word: "Home", key: "h", href: "#/" },
   { name: "commands", word: "Commands", key: "c", href: "#/commands" },
   { name: "devices", word: "Devices", key: "d", href: "#/devices" },
+  { name: "fleets", word: "Fleets", key: "f", href: "#/fleets", plane: "fleets", action: "fleet" },
   { name: "queues", word: "Queues", key: "q", href: "#/queues", plane: "events" },
   { name: "events", word: "Events", key: "e", href: "#/events", plane: "events" },
-  { name: "nodes", word: "Nodes", key: "n", href: "#/nodes" },
+  { name: "nodes", word: "Nodes", key: "n", href: "#/nodes", action: "nodes" },
 ];
 const KEYS = [
   ["/", "search"],
-  ["g h", "Home"],
-  ["g c", "Commands"],
-  ["g d", "Devices"],
-  ["g q", "Queues"],
-  ["g e", "Events"],
-  ["g n", "Nodes"],
+  ...MENU.map((one) => [`g ${one.key}`, one.word]),
   ["j, k", "next row, row before"],
   ["Enter", "open the row"],
   ["s", "send to the device that is shown"],
@@ -48,6 +45,9 @@ function route() {
 }
 
 const Home = lazy("home.js", "Home");
+const Fleet = lazy("fleet.js", "Fleet");
+const Fleets = lazy("fleets.js", "Fleets");
+const NewFleet = lazy("new-fleet.js", "NewFleet");
 const Nodes = lazy("nodes.js", "Nodes");
 const Command = lazy("command.js", "Command");
 const Commands = lazy("commands.js", "Commands");
@@ -77,6 +77,9 @@ function pageOf({ parts, params }) {
   if (name === "devices" && more === "send") return { name, title: `Send to ${id}`, page: html`<${Send} key=${id} device=${id} params=${params} />` };
   if (name === "devices" && id) return { name, title: id, page: html`<${Device} key=${id} id=${id} />` };
   if (name === "devices") return { name, title: "Devices", page: html`<${Devices} />` };
+  if (name === "fleets" && id === "new") return { name, title: "New fleet run", page: html`<${NewFleet} />` };
+  if (name === "fleets" && id) return { name, title: id, page: html`<${Fleet} key=${id} id=${id} />` };
+  if (name === "fleets") return { name, title: "Fleets", page: html`<${Fleets} />` };
   if (name === "queues" && id) return { name, title: id, page: html`<${Queue} key=${id} name=${id} />` };
   if (name === "queues") return { name, title: "Queues", page: html`<${Queues} />` };
   if (name === "events") return { name, title: "Events", page: html`<${Events} params=${params} go=${filtered(name)} />` };
@@ -206,11 +209,13 @@ function App() {
   const showHelp = () => help.current?.showModal();
   useKeys(showHelp);
   const index = useIndex();
+  know(index.me);
 
   useEffect(() => {
     const moved = () => move(route());
     const changed = () => turn((count) => count + 1);
     addEventListener("hashchange", moved);
+    moved(); // the address may have changed before anybody listened
     const forget = onPrefs(changed);
     return () => {
       removeEventListener("hashchange", moved);
@@ -237,7 +242,7 @@ function App() {
   return html`<header>
       <a class="skip" href=${location.hash || "#/"} onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.querySelector("h1")?.focus(); }}>Skip to the contents</a>
       <a class="brand" href="#/">Homing</a>
-      <nav aria-label="Pages"><ul>${MENU.filter((one) => !one.plane || index.index?.links[one.plane]).map((one) => html`<li key=${one.name}><a href=${one.href} aria-current=${one.name === name ? "page" : undefined}>${one.word}</a></li>`)}</ul></nav>
+      <nav aria-label="Pages"><ul>${MENU.filter((one) => (!one.plane || index.index?.links[one.plane]) && (!one.action || may(one.action))).map((one) => html`<li key=${one.name}><a href=${one.href} aria-current=${one.name === name ? "page" : undefined}>${one.word}</a></li>`)}</ul></nav>
       <${Search} />
       <${Tools} help=${showHelp} session=${index.me?.session === true} leave=${index.leave} />
     </header>

@@ -27,9 +27,13 @@ const root = () => BASE.replace(/\/$/, "");
 
 /** @param {Sendable} one */
 export function sendByCurl(one) {
-  const body = written({ method: one.method, params: one.params, profile: one.profile });
+  return postByCurl(`v1/devices/${part(one.device_id)}/commands`, written({ method: one.method, params: one.params, profile: one.profile }));
+}
+
+/** @param {string} path @param {string} body */
+export function postByCurl(path, body) {
   return [
-    `curl -sS ${quoted(`${root()}/v1/devices/${part(one.device_id)}/commands`)}`,
+    `curl -sS ${quoted(`${root()}/${path}`)}`,
     `  -H "Authorization: Bearer $HOMING_KEY" -H 'Content-Type: application/json'`,
     `  --data-raw ${quoted(body)}`,
   ].join(" \\\n");

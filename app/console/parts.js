@@ -15,10 +15,14 @@ const FOLD_BYTES = 2048;
 const FOLD_LINES = 200;
 const SAID_MS = 2000;
 
+/** A word that has a colour, and an icon for those who do not see it. @param {{ of: import("./words.js").Word }} props */
+export function Mark({ of: { icon, word, tone } }) {
+  return html`<span class=${`state ${tone}`}><span class="icon" aria-hidden="true">${icon}</span>${word}</span>`;
+}
+
 /** @param {{ state: string }} props */
 export function State({ state }) {
-  const { icon, word, tone } = stateOf(state);
-  return html`<span class=${`state ${tone}`}><span class="icon" aria-hidden="true">${icon}</span>${word}</span>`;
+  return html`<${Mark} of=${stateOf(state)} />`;
 }
 
 /** An instant. @param {{ at: string | null | undefined, fine?: boolean }} props */

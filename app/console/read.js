@@ -3,6 +3,19 @@
 import { useEffect, useState } from "./vendor/hooks.js";
 import { call } from "./api.js";
 
+const EVERY_MS = 10_000;
+
+/** Reads again every ten seconds while somebody looks, and there may be news. @param {() => void} again @param {boolean} [news] */
+export function useAgain(again, news = true) {
+  useEffect(() => {
+    if (!news) return undefined;
+    const timer = setInterval(() => {
+      if (!document.hidden) again();
+    }, EVERY_MS);
+    return () => clearInterval(timer);
+  }, [news]);
+}
+
 /** @param {string | null} path none: there is nothing to read yet. @returns {{ found: any, error: any, again: () => void }} */
 export function useRead(path) {
   const [got, set] = useState({ path: /** @type {string | null} */ (null), found: /** @type {any} */ (null), error: /** @type {any} */ (null) });
@@ -22,12 +35,13 @@ export function useRead(path) {
   return { found: now.found, error: now.error, again: () => again((count) => count + 1) };
 }
 
-/** A list that comes in pages. @param {string} path with a query @param {string} member of an answer */
+/** A list that comes in pages. @param {string | null} path with a query; none: there is nothing to read @param {string} member of an answer */
 export function usePages(path, member) {
-  const [listed, set] = useState({ path: "", rows: /** @type {any[]} */ ([]), cursor: /** @type {string | null} */ (null), loaded: false, error: /** @type {any} */ (null) });
+  const [listed, set] = useState({ path: /** @type {string | null} */ (null), rows: /** @type {any[]} */ ([]), cursor: /** @type {string | null} */ (null), loaded: false, error: /** @type {any} */ (null) });
   const [turn, again] = useState(0);
   /** @param {string | null} cursor @param {AbortSignal} [signal] */
   async function read(cursor, signal) {
+    if (path === null) return;
     try {
       const page = await call("GET", cursor === null ? path : `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`, { signal });
       set((before) => ({ path, rows: [...(cursor === null ? [] : before.rows), ...page[member]], cursor: page.more === false ? null : page.cursor, loaded: true, error: null }));
@@ -40,6 +54,6 @@ export function usePages(path, member) {
     read(null, gone.signal);
     return () => gone.abort();
   }, [path, turn]);
-  const now = listed.path === path ? listed : { rows: [], cursor: null, loaded: false, error: null };
+  const now = path !== null && listed.path === path ? listed : { rows: [], cursor: null, loaded: false, error: null };
   return { ...now, more: () => read(now.cursor), again: () => again((count) => count + 1) };
 }

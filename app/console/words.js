@@ -1,7 +1,10 @@
 /** Words for what nodes say in codes. A code that is not here is shown as it is. */
 
-/** @type {Record<string, { icon: string, word: string, tone: string }>} */
+/** @typedef {{ icon: string, word: string, tone: string }} Word */
+
+/** @type {Record<string, Word>} */
 const STATES = {
+  held: { icon: "‖", word: "held", tone: "open" },
   pending: { icon: "○", word: "on record", tone: "open" },
   sent: { icon: "○", word: "sent", tone: "open" },
   acknowledged: { icon: "○", word: "with the broker", tone: "open" },
@@ -14,11 +17,53 @@ const STATES = {
 };
 const FINAL = new Set(["succeeded", "failed", "timed_out", "cancelled", "unsent"]);
 /** Those that lists are filtered by. */
-export const FILTERED_STATES = ["running", ...FINAL];
+export const FILTERED_STATES = ["held", "running", ...FINAL];
+
+/** @type {Record<string, Word>} */
+const RUNS = {
+  waiting: { icon: "○", word: "waits for its time", tone: "open" },
+  running: STATES.running,
+  paused: { icon: "‖", word: "paused", tone: "warn" },
+  finishing: { icon: "◔", word: "ending", tone: "open" },
+  aborting: { icon: "◔", word: "aborting", tone: "warn" },
+  succeeded: STATES.succeeded,
+  failed: { icon: "✖", word: "ended, not all succeeded", tone: "bad" },
+  lapsed: { icon: "◷", word: "its time was over", tone: "bad" },
+  aborted: { icon: "⊘", word: "aborted", tone: "quiet" },
+};
+
+/** @type {Record<string, Word>} */
+export const TARGETS = {
+  waiting: { icon: "○", word: "no turn yet", tone: "quiet" },
+  handed: { icon: "◔", word: "in flight", tone: "open" },
+  succeeded: STATES.succeeded,
+  failed: STATES.failed,
+  timed_out: STATES.timed_out,
+  unreachable: { icon: "▲", word: "was away", tone: "warn" },
+  unsent: STATES.unsent,
+  cancelled: STATES.cancelled,
+  skipped: { icon: "⊘", word: "skipped", tone: "quiet" },
+  unknown: { icon: "?", word: "end unknown", tone: "warn" },
+};
+
+/** @param {Record<string, Word>} words @param {string} code @returns {Word} */
+function wordOf(words, code) {
+  return Object.hasOwn(words, code) ? words[code] : { icon: "?", word: code, tone: "quiet" };
+}
 
 /** @param {string} state */
 export function stateOf(state) {
-  return Object.hasOwn(STATES, state) ? STATES[state] : { icon: "?", word: state, tone: "quiet" };
+  return wordOf(STATES, state);
+}
+
+/** @param {string} state */
+export function runOf(state) {
+  return wordOf(RUNS, state);
+}
+
+/** @param {string} state */
+export function targetOf(state) {
+  return wordOf(TARGETS, state);
 }
 
 /** @param {string} state */
@@ -114,4 +159,14 @@ export function counted(count, one, many = `${one}s`) {
 /** A sentence begins with a capital. @param {string} text */
 export function capital(text) {
   return text ? text[0].toUpperCase() + text.slice(1) : "";
+}
+
+/** How many targets of a run have had their turn, and ended. @param {Record<string, number>} counts */
+export function endedOf(counts) {
+  return Object.entries(counts).reduce((sum, [state, count]) => (["waiting", "handed", "skipped"].includes(state) ? sum : sum + count), 0);
+}
+
+/** True if nothing follows. @param {string} state of a run */
+export function isOver(state) {
+  return ["succeeded", "failed", "lapsed", "aborted"].includes(state);
 }

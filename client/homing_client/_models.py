@@ -353,7 +353,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """The caller as the node knows them. `open`: it asks nobody who they are."""
+    """The caller as the node knows them. `open`: it asks nobody who they are.
+
+    `may` has the actions about no device that they may do. Nodes before 0.3 name none.
+    """
 
     open: bool
     principal: str | None = None
@@ -362,6 +365,7 @@ class Me:
     expires_at: datetime | None = None
     session: bool = False
     roles: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -376,6 +380,7 @@ class Me:
             expires_at=instant(body.get("expires_at")),
             session=body.get("session") is True,
             roles=tuple(map(str, body.get("roles") or ())),
+            may=tuple(map(str, body.get("may") or ())),
             limits=tuple(map(Limit.of, body.get("limits") or ())),
             raw=body,
         )

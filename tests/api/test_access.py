@@ -284,8 +284,26 @@ async def test_everybody_may_know_who_they_are(site: Site) -> None:
         "expires_at": None,
         "session": False,
         "roles": ["operator"],
+        "may": ["fleet"],
         "limits": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    [
+        ("viewer", []),
+        ("nobody", []),
+        ("admin", ["fleet", "webhooks", "queues", "access", "audit"]),
+        ("watcher", ["nodes", "metrics"]),
+        ("boss", ["fleet", "webhooks", "queues", "access", "audit", "nodes", "metrics"]),
+    ],
+)
+async def test_menus_are_told_what_one_may_do_that_is_about_no_device(
+    site: Site, who: str, expected: list[str]
+) -> None:
+    found = await site.rig.http.get("/v1/me", headers=site.headers(who))
+    assert found.json()["may"] == expected
 
 
 async def test_lists_have_what_one_may_read(site: Site) -> None:

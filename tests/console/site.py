@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from app.core.messages import Publication
+from playwright.async_api import Page, expect
+
+from app.core.messages import Publication, ReceivedMessage
 from tests.api.rig import DEVICE, Rig, running
 from tests.api.serving import Served, serving
 from tests.waiting import eventually
@@ -146,3 +148,54 @@ async def furnished_queues(there: Site) -> None:
     await bury(there, ["no such dock"])
     await publish(there, *({"number": number} for number in range(4)))
     await take(there, 4)
+
+
+async def asked_again(page: Page, button: str, does: str) -> None:
+    """Press a button; see that No is at hand, and that nothing is done by it; then do it."""
+    await page.get_by_role("button", name=button).click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("button", name="No", exact=True)).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(dialog).to_have_count(0)
+    await page.get_by_role("button", name=button).click()
+    await dialog.get_by_role("button", name=does).click()
+    await expect(dialog).to_have_count(0)
+
+
+async def tell_presence(there: Site, devices: list[str], *, online: bool = True) -> None:
+    """Have devices say that they are there, or away, and return once that is known."""
+    for one in devices:
+        said = b'{"online": %b}' % (b"true" if online else b"false")
+        there.rig.broker.publish(ReceivedMessage(f"homing/{one}/presence", said, qos=1))
+
+    async def is_known() -> bool:
+        state = (await there.rig.http.get(f"/v1/devices/{devices[-1]}/state")).json()
+        return state["presence"] is not None and state["presence"]["online"] is online
+
+    await eventually(is_known)
+
+
+async def fleet_run(there: Site, devices: list[str], method: str, *states: str, **members: Any) -> str:
+    """The id of a new run, once it is in one of these states."""
+    command = {"method": method, "timeout": "1h", "hold": "1h"}
+    body = {"targets": {"devices": devices}, "command": command, "order": "as_listed", **members}
+    begun = await there.rig.http.post("/v1/fleet-runs", json=body)
+    assert begun.status_code == 202, begun.text
+    path = f"/v1/fleet-runs/{begun.json()['id']}"
+
+    async def is_so() -> bool:
+        found = (await there.rig.http.get(path)).json()
+        return not states or found["state"] in states
+
+    await eventually(is_so)
+    return str(begun.json()["id"])
+
+
+async def furnished_fleets(there: Site) -> dict[str, str]:
+    """A run that waits between two waves, and one whose targets all failed; by name."""
+    await has_events(there)
+    docks = [f"dock-{number}" for number in range(1, 6)]
+    await tell_presence(there, [*docks, "dock-8", "dock-9"])
+    rule = {"share": "30%", "after": 3, "then": "pause"}
+    paused = await fleet_run(there, docks, "ok", "paused", waves=[{"size": 2, "then": "wait"}, "rest"], stop=[rule])
+    return {"paused": paused, "failed": await fleet_run(there, ["dock-8", "dock-9"], "refuse", "failed")}

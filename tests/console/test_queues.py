@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Route, expect
 
 from app.core.access.changes import Put
 from app.core.access.model import Role
@@ -19,6 +19,7 @@ from tests.console.conftest import OpenPage
 from tests.console.site import (
     EVENTS,
     Site,
+    asked_again,
     bury,
     declare,
     furnished_queues,
@@ -49,18 +50,6 @@ async def there() -> AsyncIterator[Site]:
 async def ready(there: Site, name: str = "alarms") -> int:
     found = (await there.rig.http.get(f"/v1/queues/{name}")).json()["counts"]
     return int(found["ready"])
-
-
-async def asked_again(page: Page, button: str, does: str) -> None:
-    """Press a button; see that No is at hand, and that nothing is done by it; then do it."""
-    await page.get_by_role("button", name=button).click()
-    dialog = page.get_by_role("dialog")
-    await expect(dialog.get_by_role("button", name="No", exact=True)).to_be_focused()
-    await page.keyboard.press("Enter")
-    await expect(dialog).to_have_count(0)
-    await page.get_by_role("button", name=button).click()
-    await dialog.get_by_role("button", name=does).click()
-    await expect(dialog).to_have_count(0)
 
 
 async def test_the_list_shows_how_each_queue_stands_and_keys_lead_to_one(there: Site, open_page: OpenPage) -> None:

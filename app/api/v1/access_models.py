@@ -58,6 +58,13 @@ class Me(_AccessModel):
         False
     )
     roles: Annotated[list[str], Field(description="The roles that are bound at present.")] = []
+    may: Annotated[
+        list[Action],
+        Field(
+            description="The actions about no device that the caller may do: in their own tenant, and `nodes` and "
+            "`metrics` of Homing itself. Menus are made of them."
+        ),
+    ] = []
     limits: Annotated[list[HeldLimit], Field(description="The limits of these roles and of the key.")] = []
 
     model_config = ConfigDict(
@@ -70,6 +77,7 @@ class Me(_AccessModel):
                     "key": "2F7QW9ZD",
                     "expires_at": "2026-06-01T08:00:00.000Z",
                     "roles": ["operator", "careful"],
+                    "may": ["fleet"],
                     "limits": [
                         {
                             "rule": "limit send *:* on * concurrent 20",

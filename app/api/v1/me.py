@@ -46,6 +46,7 @@ async def read_me(request: Request, asker: WhoAsks, ports: NodePorts) -> Reply:
                 "expires_at": expires_at,
                 "session": session,
                 "roles": found.roles,
+                "may": asker.rights(),
                 "limits": [_told(one) for one in asker.limits()],
             }
         )

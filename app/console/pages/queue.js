@@ -5,11 +5,11 @@ import { useEffect, useState } from "../vendor/hooks.js";
 import { call, part } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { Pages } from "../listed.js";
-import { usePages, useRead } from "../read.js";
-import { Standing, many, useMayChange } from "../standing.js";
+import { useAgain, usePages, useRead } from "../read.js";
+import { may } from "../rights.js";
+import { Standing, many } from "../standing.js";
 import { counted } from "../words.js";
 
-const EVERY_MS = 10_000;
 const LETTERS = 20;
 const SPANS = { "": "all", "-1h": "of the last hour", "-24h": "of the last day" };
 
@@ -27,16 +27,6 @@ const COUNTS = [
   ["expired", "too old, or gone from the log"],
   ["missed", "of these, never looked at"],
 ];
-
-/** Reads again every ten seconds while somebody looks. @param {() => void} again */
-function useAgain(again) {
-  useEffect(() => {
-    const timer = setInterval(() => {
-      if (!document.hidden) again();
-    }, EVERY_MS);
-    return () => clearInterval(timer);
-  }, []);
-}
 
 /** @param {{ counts: any }} props */
 function Counts({ counts }) {
@@ -121,7 +111,6 @@ function Changes({ queue, tell }) {
 export function Queue({ name }) {
   const read = useRead(`v1/queues/${part(name)}`);
   const consumers = useRead(read.found ? `v1/queues/${part(name)}/consumers` : null);
-  const may = useMayChange();
   const [done, say] = useState("");
   const [turn, anew] = useState(0);
   const { found, error } = read;
@@ -142,7 +131,7 @@ export function Queue({ name }) {
     ${!found && !error && html`<${Loading} rows=${8} />`}
     ${found &&
     html`<p class="row facts"><${Standing} counts=${found.counts} /></p>
-      <p class="row">${may && html`<${Changes} queue=${found} tell=${tell} />`}<button type="button" onClick=${refresh}>Read again</button><${Copy} text=${name} label="Copy name" /></p>
+      <p class="row">${may("queues") && html`<${Changes} queue=${found} tell=${tell} />`}<button type="button" onClick=${refresh}>Read again</button><${Copy} text=${name} label="Copy name" /></p>
       <p role="status">${done}</p>
       <section><h2>How it stands</h2><${Counts} counts=${found.counts} /></section>
       <section><h2>Consumers</h2><${Consumers} read=${consumers} /></section>

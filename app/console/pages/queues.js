@@ -1,10 +1,11 @@
 /** Queues: which of them have work that waits, who takes it, and what became a dead letter. */
 
-import { Age, Loading, Trouble, When, html } from "../parts.js";
+import { Age, Loading, When, html } from "../parts.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { call, part } from "../api.js";
-import { Pages } from "../listed.js";
+import { Pages, Without } from "../listed.js";
 import { usePages } from "../read.js";
+import { may } from "../rights.js";
 import { Standing, many } from "../standing.js";
 
 const PAGE = 25;
@@ -58,15 +59,9 @@ function Line({ name, counts }) {
   </tr>`;
 }
 
-/** The reasons for which there is no list, in a sentence each; others are trouble. @param {{ error: any, again: () => void }} props */
-function Without({ error, again }) {
-  if (error.status === 403) return html`<p class="empty">The list needs the <code>queues</code> right on all queues. Open one by its name: that needs <code>consume</code> on it.</p>`;
-  if (error.status === 404) return html`<p class="empty">${error.title}: ${error.message}.</p>`;
-  return html`<${Trouble} error=${error} again=${again} />`;
-}
-
 export function Queues() {
-  const listed = usePages(`v1/queues?limit=${PAGE}`, "queues");
+  const all = may("queues");
+  const listed = usePages(all ? `v1/queues?limit=${PAGE}` : null, "queues");
   const { rows, error, loaded, again } = listed;
   const [turn, anew] = useState(0);
   const [readAt, note] = useState(() => new Date().toISOString());
@@ -85,7 +80,8 @@ export function Queues() {
   return html`<h1 tabindex="-1">Queues</h1>
     <form class="row" onSubmit=${open}><label>Queue <input class="short" name="name" required maxlength="64" autocomplete="off" spellcheck=${false} /></label><button type="submit">Open</button></form>
     ${error && html`<${Without} error=${error} again=${refresh} />`}
-    ${!loaded && !error && html`<${Loading} rows=${6} />`}
+    ${all === false && html`<p class="empty">The list needs the <code>queues</code> right on all queues. Open one by its name: that needs <code>consume</code> on it.</p>`}
+    ${all !== false && !loaded && !error && html`<${Loading} rows=${6} />`}
     ${loaded && !error && rows.length === 0 && html`<p class="empty">No queue is declared. This declares one, and events that fit wait in it from then on:</p><pre tabindex="0" role="region" aria-label="How to declare a queue"><code>homing queue declare alarms --topic 'site/+/alarm'</code></pre>`}
     ${rows.length > 0 &&
     html`<table class="rows"><caption class="offstage">Queues, by name</caption>

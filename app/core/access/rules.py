@@ -52,6 +52,10 @@ QUEUE_PLACE: Final = "queue/"
 EXCHANGE_PLACE: Final = "exchange/"
 """The same of an exchange."""
 _PLACES: Final = (QUEUE_PLACE, EXCHANGE_PLACE)
+OF_TENANTS: Final = (Action.FLEET, Action.WEBHOOKS, Action.QUEUES, Action.ACCESS, Action.AUDIT)
+"""They concern what a tenant has, whatever the device."""
+OF_CLUSTER: Final = (Action.NODES, Action.METRICS)
+"""They concern Homing itself, which belongs to no tenant."""
 OF_METHODS: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Action.OVERRIDE})
 """They concern one method of one device; without these they are refused."""
 
