@@ -18,6 +18,7 @@ const MENU = [
   { name: "devices", word: "Devices", key: "d", href: "#/devices" },
   { name: "fleets", word: "Fleets", key: "f", href: "#/fleets", plane: "fleets", action: "fleet" },
   { name: "queues", word: "Queues", key: "q", href: "#/queues", plane: "events" },
+  { name: "webhooks", word: "Webhooks", key: "w", href: "#/webhooks", plane: "webhooks", action: "webhooks" },
   { name: "events", word: "Events", key: "e", href: "#/events", plane: "events" },
   { name: "nodes", word: "Nodes", key: "n", href: "#/nodes", action: "nodes" },
 ];
@@ -44,6 +45,7 @@ function route() {
   return { parts, params: new URLSearchParams(search) };
 }
 
+const Held = lazy("held.js", "Held");
 const Home = lazy("home.js", "Home");
 const Fleet = lazy("fleet.js", "Fleet");
 const Fleets = lazy("fleets.js", "Fleets");
@@ -57,6 +59,8 @@ const Events = lazy("events.js", "Events");
 const Queue = lazy("queue.js", "Queue");
 const Queues = lazy("queues.js", "Queues");
 const Send = lazy("send.js", "Send");
+const Webhook = lazy("webhook.js", "Webhook");
+const Webhooks = lazy("webhooks.js", "Webhooks");
 const Login = lazy("login.js", "Login");
 
 /** Goes to a page with these filters. @param {string} name */
@@ -80,6 +84,9 @@ function pageOf({ parts, params }) {
   if (name === "fleets" && id === "new") return { name, title: "New fleet run", page: html`<${NewFleet} />` };
   if (name === "fleets" && id) return { name, title: id, page: html`<${Fleet} key=${id} id=${id} />` };
   if (name === "fleets") return { name, title: "Fleets", page: html`<${Fleets} />` };
+  if (name === "held") return { name: "commands", title: "Held", page: html`<${Held} />` };
+  if (name === "webhooks" && id) return { name, title: id, page: html`<${Webhook} key=${id} id=${id} />` };
+  if (name === "webhooks") return { name, title: "Webhooks", page: html`<${Webhooks} />` };
   if (name === "queues" && id) return { name, title: id, page: html`<${Queue} key=${id} name=${id} />` };
   if (name === "queues") return { name, title: "Queues", page: html`<${Queues} />` };
   if (name === "events") return { name, title: "Events", page: html`<${Events} params=${params} go=${filtered(name)} />` };

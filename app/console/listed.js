@@ -3,10 +3,10 @@
 import { Loading, Trouble, html } from "./parts.js";
 import { STREAM, counted } from "./words.js";
 
-/** The foot of a list that comes in pages. @param {{ listed: any, word: string }} props */
-export function Pages({ listed, word }) {
+/** The foot of a list that comes in pages. @param {{ listed: any, word: string, all?: string }} props */
+export function Pages({ listed, word, all }) {
   const { rows, cursor, loaded, more } = listed;
-  return html`<p class="row">${cursor && html`<button type="button" onClick=${more}>More</button>`}${loaded && html`<span class="muted">${counted(rows.length, word)} shown</span>`}</p>`;
+  return html`<p class="row">${cursor && html`<button type="button" onClick=${more}>More</button>`}${loaded && html`<span class="muted">${counted(rows.length, word, all)} shown</span>`}</p>`;
 }
 
 /** How a stream stands, and its pause. @param {{ state: any, why: any, toggle: () => void, paused: boolean }} props */

@@ -46,6 +46,13 @@ export const TARGETS = {
   unknown: { icon: "?", word: "end unknown", tone: "warn" },
 };
 
+/** @type {Record<string, Word>} */
+const DELIVERIES = {
+  waiting: { icon: "◔", word: "waiting", tone: "open" },
+  delivered: { icon: "✔", word: "delivered", tone: "good" },
+  given_up: { icon: "✖", word: "given up", tone: "bad" },
+};
+
 /** @param {Record<string, Word>} words @param {string} code @returns {Word} */
 function wordOf(words, code) {
   return Object.hasOwn(words, code) ? words[code] : { icon: "?", word: code, tone: "quiet" };
@@ -59,6 +66,11 @@ export function stateOf(state) {
 /** @param {string} state */
 export function runOf(state) {
   return wordOf(RUNS, state);
+}
+
+/** @param {string} progress */
+export function deliveryOf(progress) {
+  return wordOf(DELIVERIES, progress);
 }
 
 /** @param {string} state */
@@ -91,6 +103,7 @@ const VERDICTS = {
   answered: "answered",
   device_refused: "refused by the device",
   cancelled: "cancelled",
+  held: "waits for its device",
   waiting: "waiting",
   not_handed_over: "not handed over to the broker",
   not_acknowledged: "not acknowledged by the broker",
@@ -126,6 +139,11 @@ const STEPS = {
 /** @param {string} what */
 export function stepOf(what) {
   return Object.hasOwn(STEPS, what) ? STEPS[what] : stateOf(what).word;
+}
+
+/** What held commands wait for. @param {string} what */
+export function waitOf(what) {
+  return what === "device" ? "the device to be there" : what;
 }
 
 /** @type {Record<string, string>} */
@@ -169,4 +187,12 @@ export function endedOf(counts) {
 /** True if nothing follows. @param {string} state of a run */
 export function isOver(state) {
   return ["succeeded", "failed", "lapsed", "aborted"].includes(state);
+}
+
+/** The outcomes that a webhook may be told of. */
+export const HOOK_EVENTS = ["command.succeeded", "command.failed", "command.timed_out", "command.cancelled", "command.unsent", "command.late"];
+
+/** @param {any} hook @returns {Word} */
+export function hookOf(hook) {
+  return hook.enabled ? { icon: "✔", word: "enabled", tone: "good" } : { icon: "▲", word: "disabled", tone: "warn" };
 }

@@ -7,7 +7,7 @@ import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
 import { written } from "../json.js";
 import { Live } from "../live.js";
 import { duration, now } from "../time.js";
-import { STREAM, capital, isFinal, stepOf, verdictOf } from "../words.js";
+import { STREAM, capital, counted, isFinal, stepOf, verdictOf, waitOf } from "../words.js";
 
 const SETTLE_MS = 300;
 
@@ -29,6 +29,12 @@ function Running({ command }) {
     ${percent !== null && html`<progress max="100" value=${percent} aria-label="Progress">${words}</progress>`}
     <p>${words && html`<strong>${words}</strong>, `}open for ${duration(now() - Date.parse(command.created_at))}, ${left > 0 ? `${duration(left)} left to its deadline` : "past its deadline"}.</p>
   </section>`;
+}
+
+/** What a command waits for before it is sent. @param {{ hold: any }} props */
+function Waiting({ hold }) {
+  useTick();
+  return html`<section aria-label="What it waits for"><p>It waits for <strong>${hold.waits_for.map(waitOf).join(", ") || "nothing any more"}</strong>. If it is not sent until <${When} at=${hold.until} />, in ${duration(Date.parse(hold.until) - now())}, it ends as not sent. <span class="muted">${counted(hold.claims, "try", "tries")} so far.</span> <a href="#/held">All that is held</a></p></section>`;
 }
 
 /** @param {{ command: any, done: () => void }} props */
@@ -155,7 +161,7 @@ export function Command({ id }) {
       <p class="sentence">${capital(verdict.text)}.</p>
       ${verdict.evidence.length > 0 && html`<ul class="plain">${verdict.evidence.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul>`}
     </section>
-    ${open && html`<${Running} command=${command} />`}
+    ${command.state === "held" && command.hold ? html`<${Waiting} hold=${command.hold} />` : open && html`<${Running} command=${command} />`}
     <${Actions} command=${command} explanation=${explanation} open=${open} again=${retry} />
     <section><h2>What happened</h2><ol class="steps">${timeline.map((/** @type {any} */ one) => html`<${Step} one=${one} />`)}</ol></section>
     <section class="parts" aria-label="Contents">
