@@ -21,6 +21,8 @@ const MENU = [
   { name: "webhooks", word: "Webhooks", key: "w", href: "#/webhooks", plane: "webhooks", action: "webhooks" },
   { name: "events", word: "Events", key: "e", href: "#/events", plane: "events" },
   { name: "nodes", word: "Nodes", key: "n", href: "#/nodes", action: "nodes" },
+  { name: "profiles", word: "Profiles", key: "p", href: "#/profiles" },
+  { name: "access", word: "Access", key: "a", href: "#/access/keys", plane: "devices" },
 ];
 const KEYS = [
   ["/", "search"],
@@ -51,11 +53,14 @@ const Fleet = lazy("fleet.js", "Fleet");
 const Fleets = lazy("fleets.js", "Fleets");
 const NewFleet = lazy("new-fleet.js", "NewFleet");
 const Nodes = lazy("nodes.js", "Nodes");
+const Access = lazy("access.js", "Access");
 const Command = lazy("command.js", "Command");
 const Commands = lazy("commands.js", "Commands");
 const Device = lazy("device.js", "Device");
 const Devices = lazy("device.js", "Devices");
 const Events = lazy("events.js", "Events");
+const Profile = lazy("profiles.js", "Profile");
+const Profiles = lazy("profiles.js", "Profiles");
 const Queue = lazy("queue.js", "Queue");
 const Queues = lazy("queues.js", "Queues");
 const Send = lazy("send.js", "Send");
@@ -84,6 +89,9 @@ function pageOf({ parts, params }) {
   if (name === "fleets" && id === "new") return { name, title: "New fleet run", page: html`<${NewFleet} />` };
   if (name === "fleets" && id) return { name, title: id, page: html`<${Fleet} key=${id} id=${id} />` };
   if (name === "fleets") return { name, title: "Fleets", page: html`<${Fleets} />` };
+  if (name === "access") return { name, title: "Access", page: html`<${Access} part=${id ?? "keys"} params=${params} go=${filtered("access/audit")} />` };
+  if (name === "profiles" && id) return { name, title: id, page: html`<${Profile} key=${id} name=${id} />` };
+  if (name === "profiles") return { name, title: "Profiles", page: html`<${Profiles} />` };
   if (name === "held") return { name: "commands", title: "Held", page: html`<${Held} />` };
   if (name === "webhooks" && id) return { name, title: id, page: html`<${Webhook} key=${id} id=${id} />` };
   if (name === "webhooks") return { name, title: "Webhooks", page: html`<${Webhooks} />` };

@@ -1,7 +1,7 @@
 /** What is asked again before it is done. */
 
 import { Trouble, html } from "./parts.js";
-import { useRef, useState } from "./vendor/hooks.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
 
 /**
  * A button that asks first, and says what went wrong.
@@ -11,6 +11,10 @@ export function Confirm({ label, title, text, does, run, done, children }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [error, fail] = useState(/** @type {any} */ (null));
   const [busy, work] = useState(false);
+  const [open, turn] = useState(false);
+  useEffect(() => {
+    if (open) dialog.current?.showModal();
+  }, [open]);
   async function act() {
     work(true);
     fail(null);
@@ -23,12 +27,12 @@ export function Confirm({ label, title, text, does, run, done, children }) {
     }
     work(false);
   }
-  return html`<button type="button" onClick=${() => { fail(null); dialog.current?.showModal(); }}>${label}</button>
-    <dialog ref=${dialog} aria-label=${title}>
+  return html`<button type="button" onClick=${() => { fail(null); turn(true); }}>${label}</button>
+    ${open && html`<dialog ref=${dialog} aria-label=${title} onClose=${() => turn(false)}>
       <h2>${title}</h2>
       <p>${text}</p>
       ${children}
       ${error && html`<${Trouble} error=${error} />`}
       <p class="row"><button type="button" autofocus onClick=${() => dialog.current?.close()}>No</button><button type="button" class="danger" disabled=${busy} onClick=${act}>${does}</button></p>
-    </dialog>`;
+    </dialog>`}`;
 }

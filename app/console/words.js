@@ -196,3 +196,23 @@ export const HOOK_EVENTS = ["command.succeeded", "command.failed", "command.time
 export function hookOf(hook) {
   return hook.enabled ? { icon: "✔", word: "enabled", tone: "good" } : { icon: "▲", word: "disabled", tone: "warn" };
 }
+
+/** @param {any} key @param {number} now in milliseconds @returns {Word} */
+export function keyOf(key, now) {
+  if (key.revoked_at) return { icon: "⊘", word: "revoked", tone: "quiet" };
+  if (key.expires_at && Date.parse(key.expires_at) <= now) return { icon: "◷", word: "expired", tone: "quiet" };
+  return { icon: "✔", word: "counts", tone: "good" };
+}
+
+/** @param {any} principal @returns {Word} */
+export function principalOf(principal) {
+  return principal.disabled ? { icon: "⊘", word: "disabled", tone: "warn" } : { icon: "✔", word: principal.kind ?? "enabled", tone: "good" };
+}
+
+/** @param {any} decision @returns {Word} */
+export function decisionOf(decision) {
+  return decision.allowed ? { icon: "✔", word: "Yes", tone: "good" } : { icon: "✖", word: "No", tone: "bad" };
+}
+
+/** What rules allow or deny. */
+export const ACTIONS = ["send", "read", "cancel", "fleet", "stream", "publish", "webhooks", "queues", "consume", "access", "audit", "nodes", "metrics", "approve", "override"];

@@ -1,0 +1,44 @@
+/** The audit: who has asked for what, newest first. */
+
+import { When, html } from "../parts.js";
+import { part, query } from "../api.js";
+import { Listed } from "../listed.js";
+import { usePages } from "../read.js";
+
+/** What a line has besides who asked, and when. */
+const KNOWN = new Set(["at", "kind", "who", "key", "device", "command"]);
+
+/** @param {any} fact */
+function restOf(fact) {
+  return Object.entries(fact).filter(([name, value]) => !KNOWN.has(name) && value !== null && value !== "").map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
+}
+
+/** @param {any} one @param {number} at */
+function line(one, at) {
+  const fact = one.line ?? {};
+  return html`<tr key=${`${one.writer} ${one.seq} ${at}`}>
+    <td class="when"><${When} at=${one.at} /></td>
+    <td class="main">${fact.command ? html`<a data-row href=${`#/commands/${part(fact.command)}`}>${fact.kind}</a>` : (fact.kind ?? "cannot be read")}</td>
+    <td class="who">${fact.who ?? ""}${fact.key ? html` <span class="id muted">${fact.key}</span>` : ""}</td>
+    <td class="where">${fact.device ?? ""}</td>
+    <td class="note-cell">${restOf(fact)}</td>
+  </tr>`;
+}
+
+/** @param {{ params: URLSearchParams, go: (some: Record<string, string>) => void }} props */
+export function Audit({ params, go }) {
+  const [who, device] = [params.get("who") ?? "", params.get("device") ?? ""];
+  const listed = usePages(`v1/audit${query({ who, device, limit: 50 })}`, "lines");
+  /** @param {any} event */
+  function submit(event) {
+    event.preventDefault();
+    const typed = new FormData(event.currentTarget);
+    go({ who: String(typed.get("who")).trim(), device: String(typed.get("device")).trim() });
+  }
+  return html`<form class="filters" onSubmit=${submit}>
+      <label>Who <input name="who" defaultValue=${who} maxlength="128" autocomplete="off" spellcheck=${false} /></label>
+      <label>Device <input name="device" defaultValue=${device} maxlength="128" autocomplete="off" spellcheck=${false} /></label>
+      <p class="row"><button type="submit">Filter</button><button type="button" onClick=${listed.again}>Read again</button></p>
+    </form>
+    <${Listed} listed=${listed} word="line" caption="The audit, newest first" heads=${["Time", "What", "Who", "Device", "More"]} row=${line} empty="No line fits. A page may be empty although there is more." />`;
+}
