@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 
 from app.broker.certificate import ServerCertificate
 from app.broker.keeper import SessionKeeper
-from app.broker.listener import BrokerListener, BrokerSocket
+from app.broker.listener import BrokerListener, BrokerSocket, limited_peer
 from app.broker.operators import BrokerOperations
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
@@ -47,6 +47,7 @@ async def running_broker(
     door: Door | None = None,
     certificate: ServerCertificate | None = None,
     clock: Clock | None = None,
+    name_peer: Callable[[str], str] = limited_peer,
 ) -> AsyncIterator[RunningBroker]:
     """Inside the block; afterwards all connections are closed. `store` keeps what it keeps.
 
@@ -69,7 +70,7 @@ async def running_broker(
         sockets.append(BrokerSocket(listen("127.0.0.1", 0), certificate))
     tls_port = sockets[-1].listener.getsockname()[1]
     keeper = None if store is None else SessionKeeper(broker, store)
-    serving = BrokerListener(broker, sockets, keeper)
+    serving = BrokerListener(broker, sockets, keeper, name_peer)
     task = asyncio.create_task(serving.run())
     try:
         yield RunningBroker(broker, port, counters, tls_port, BrokerOperations(broker, keeper))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -15,6 +15,7 @@ from app.broker.certificate import ServerCertificate
 from app.broker.handshake import TlsDoorway
 from app.broker.keeper import SessionKeeper
 from app.broker.stream import MOST_UNSENT_BYTES, UNSENT_BYTES, ClientStream, MessageStream
+from app.core.addresses import is_loopback
 from app.core.broker.broker import Broker
 from app.core.broker.figures import BrokerFigures
 from app.core.errors import UnavailableError
@@ -34,11 +35,24 @@ class BrokerSocket:
     certificate: ServerCertificate | None = None
 
 
+def limited_peer(address: str) -> str:
+    """Return the peer whose limits count for this address; none on this machine, where a proxy may speak for all."""
+    return "" if is_loopback(address) else peer_of(address)
+
+
 class BrokerListener:
     """Listens from the start; whoever connects is served once `run` has begun. `keeper` writes what is kept."""
 
-    def __init__(self, broker: Broker, sockets: Sequence[BrokerSocket], keeper: SessionKeeper | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        sockets: Sequence[BrokerSocket],
+        keeper: SessionKeeper | None = None,
+        name_peer: Callable[[str], str] = limited_peer,
+    ) -> None:
+        """`name_peer` gives the peer that an address counts for, or nothing where there are no limits."""
         self._broker = broker
+        self._name_peer = name_peer
         self._figures = BrokerFigures(broker, f"homing {__version__}")
         self._keeper = keeper
         self._sockets = sockets
@@ -103,20 +117,21 @@ class BrokerListener:
                 await asyncio.to_thread(one.certificate.refresh)
 
     def _client(self) -> asyncio.Protocol:
-        return _ClientSocket(self._broker, self._keeper)
+        return _ClientSocket(self._broker, self._keeper, self._name_peer)
 
 
 class _ClientSocket(ClientStream, asyncio.Protocol):
     """A stream over TCP."""
 
-    def __init__(self, broker: Broker, keeper: SessionKeeper | None) -> None:
+    def __init__(self, broker: Broker, keeper: SessionKeeper | None, name_peer: Callable[[str], str]) -> None:
         super().__init__(broker, keeper)
+        self._name_peer = name_peer
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         stream.set_write_buffer_limits(high=UNSENT_BYTES)
-        peer = peer_of(transport.get_extra_info("peername")[0])
+        peer = self._name_peer(transport.get_extra_info("peername")[0])
         if self._broker.peers.full(peer):
             self._broker.counters["broker.refused.too_many_of_peer"] += 1
             stream.abort()

@@ -14,12 +14,14 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 
+from app.broker.listener import limited_peer
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import ProtocolVersion, ReasonCode
 from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
 from app.core.broker.packets import Connack, Connect, Disconnect, FilterOptions, Pingreq, Publish, Subscribe
 from app.core.broker.wire import Framing
+from app.core.peers import peer_of
 from tests.broker import RunningBroker, running_broker
 from tests.services import find_binary
 from tests.waiting import PATIENCE, eventually
@@ -264,9 +266,16 @@ async def test_a_refusal_arrives_before_the_end(running: RunningBroker) -> None:
         assert decode(first, body, V3) == Connack(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
 
 
+@pytest.mark.parametrize(
+    ("address", "peer"), [("127.0.0.1", ""), ("::1", ""), ("::ffff:127.0.0.9", ""), ("10.1.2.3", "10.1.2.3")]
+)
+def test_addresses_of_this_machine_have_no_limits(address: str, peer: str) -> None:
+    assert limited_peer(address) == peer
+
+
 async def test_connections_of_one_address_are_bounded() -> None:
     """The next one is closed without a word, and may come when another one has gone."""
-    async with running_broker(BrokerBounds(connections_per_peer=1)) as one:
+    async with running_broker(BrokerBounds(connections_per_peer=1), name_peer=peer_of) as one:
         first = await asyncio.open_connection("127.0.0.1", one.port)
         await eventually(lambda: len(one.broker.connections) == 1)
         reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
