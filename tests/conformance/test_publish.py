@@ -251,11 +251,15 @@ def test_expiry_counts_down_while_a_message_waits(bench: Bench, name: str) -> No
     assert 90 <= left <= 100
 
 
-def test_expiry_comes_as_it_was_when_nothing_waits(bench: Bench, name: str) -> None:
+@pytest.mark.parametrize("seconds", [1, 7, 1000, 2**31, 2**32 - 2, 2**32 - 1])
+def test_expiry_comes_as_it_was_when_nothing_waits(bench: Bench, name: str, seconds: int) -> None:
     reader = bench.join()
     reader.subscribe(name)
-    bench.join().publish(name, properties=[(EXPIRY, 1000)])
-    assert reader.next(PUBLISH).get(EXPIRY) == 1000
+    for _ in range(20):
+        bench.join().publish(name, properties=[(EXPIRY, seconds)])
+        message = reader.next(PUBLISH)
+        assert message.get(EXPIRY) == seconds
+        reader.send(ack(PUBACK, message.packet_id))
 
 
 def test_retained_messages_expire(bench: Bench, name: str) -> None:

@@ -10,6 +10,8 @@ from app.core.broker.properties import NO_PROPERTIES, Properties
 
 _OF_ONE_HOP = (Property.TOPIC_ALIAS, Property.MESSAGE_EXPIRY_INTERVAL, Property.WILL_DELAY_INTERVAL)
 """They are for the server: each receiver is told what is left of the expiry, and an alias is of one connection."""
+_MOST_SECONDS = 2**32 - 1
+"""The longest expiry that can be told."""
 OVERHEAD = 256
 """Bytes that a message takes besides topic and payload, roughly."""
 
@@ -41,7 +43,8 @@ class Message:
             return self.properties
         values = dict(self.properties.values)
         if self.expires_at is not None:
-            values[Property.MESSAGE_EXPIRY_INTERVAL] = max(1, ceil(self.expires_at - now))
+            left = ceil(round(self.expires_at - now, 3))  # as sums of floats may be a little more than their parts
+            values[Property.MESSAGE_EXPIRY_INTERVAL] = min(max(1, left), _MOST_SECONDS)
         return replace(self.properties, values=values, subscription_identifiers=identifiers)
 
 
