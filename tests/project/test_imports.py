@@ -53,7 +53,11 @@ OF_SIMULATION = {"api", "cluster", "command_plane", "commands", "kernel", "membe
 OF_SIMULATION |= {"replies", "webhooks"}
 """What the simulation puts together of `app`, besides that, as `app/main.py` does; and its judge is that of chaos."""
 
-RIGS = {"bench", "chaos", "simulation"}
+FUZZED = "tools/rig/homing_rig/fuzz/"
+OF_FUZZ = {"broker"}
+"""What packets are fed to besides."""
+
+RIGS = {"bench", "chaos", "fuzz", "simulation"}
 """Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
 ON_BENCH = "homing_rig.figures.profiles"
 """Measures with the bench."""
@@ -221,6 +225,7 @@ def why_not(path: str, part: str, name: str) -> str | None:
     if part in DISTRIBUTIONS and top == "app":
         allowed = OF_DISTRIBUTIONS | ({"cli", "server"} if "/cli/" in path else set())
         allowed |= OF_SIMULATION if path.startswith(SIMULATION) else set()
+        allowed |= OF_FUZZ if path.startswith(FUZZED) else set()
         allowed |= MEASURED if "/homing_rig/figures/" in path else set()
         target = rest.partition(".")[0]
         return f"{part} may import {', '.join(sorted(allowed))} of app" if target in ALL_PARTS - allowed else None

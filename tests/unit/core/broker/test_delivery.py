@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
+from app.core.broker.message import Message, expiry_of
 from app.core.broker.packets import Disconnect, Publish, PublishAck
 from app.core.broker.session import Outgoing
 from tests.unit.core.broker.peers import V3, V5, BrokerBench, payloads, properties
@@ -270,3 +271,13 @@ def test_packet_identifiers_that_are_in_use_are_left_out() -> None:
         packet_id = listener.only(Publish).packet_id
         assert packet_id != stays
         listener.ack(PUBACK, packet_id)
+
+
+@pytest.mark.parametrize("seconds", [1, 1000, 2**32 - 1])
+def test_an_expiry_that_has_not_begun_is_told_as_it_came(seconds: int) -> None:
+    """A sum of floats may be a little more than its parts, whatever the clock shows."""
+    said = properties(MESSAGE_EXPIRY_INTERVAL=seconds)
+    for thousandths in range(1_000_000, 1_003_000):
+        now = thousandths / 1000 + 0.0000003
+        message = Message(topic="t", payload=b"", qos=0, retain=False, publisher="a", expires_at=expiry_of(said, now))
+        assert message.properties_for((), now) == said
