@@ -18,6 +18,20 @@ def _class(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
+def sends_what_another_has_claimed() -> None:
+    """A held command is sent as well by a node that did not win it."""
+    claimant = _class("app.commands.held.claimant.Claimant")
+    claim = claimant.claim
+
+    async def careless(self: Any, command: Any) -> Any:
+        waits = await claim(self, command)
+        if waits is None and command.id not in self._open_commands:
+            self._publisher.publish(command, left=command.hold.timeout, trace=None)
+        return waits
+
+    claimant.claim = careless
+
+
 def puback_before_store() -> None:
     """PUBACK as soon as a response has come."""
     inbox = _class("app.mqtt.inbox.Inbox")
@@ -417,6 +431,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(canary_never_forgives, "R27", ("recovered_s",)),
             Mutant(waits_when_taken_over, "R28", ("not_begun_again",)),
             Mutant(webhooks_try_once, "R30", ("untold",)),
+            Mutant(sends_what_another_has_claimed, "R31", ("held_twice", "held_after_end")),
             # An event waits for so long that the kill meets some which were acknowledged.
             Mutant(
                 events_acknowledged_at_once,

@@ -58,6 +58,8 @@ class Job:
     """A name to tell its callers from those of other jobs of the run."""
     turns: bool = False
     """Each of the callers in flight has a device of its own and sends to it one command after the other."""
+    hold: float | None = None
+    """For how many seconds the commands may wait for their device; None: not at all."""
     share_hung_up: float = 0.0
     """The share of attempts whose callers hang up within HANG_UP seconds and try again."""
 
@@ -202,6 +204,7 @@ class Load:
             "params": {ECHO: nonce},
             "timeout": f"{round(job.timeout * 1000)}ms",
             "profile": job.profile,
+            **({} if job.hold is None else {"hold": f"{round(job.hold)}s"}),
         }
         try:
             async with asyncio.timeout(self._waits(job)):

@@ -174,7 +174,10 @@ async def rig_of(
         profiles = folder / "profiles"
         profiles.mkdir()
         (profiles / "ordered.toml").write_text(PROFILE, "utf-8")
-        redis_service, broker = RedisProcess(folder, steps=scenario.steps), MosquittoProcess(folder, profiles)
+        redis_service, broker = (
+            RedisProcess(folder, steps=scenario.steps, fsync=scenario.fsync),
+            MosquittoProcess(folder, profiles),
+        )
         for service in (redis_service, broker):
             stack.push_async_callback(service.kill)
             await service.start()

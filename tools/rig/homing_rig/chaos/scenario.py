@@ -86,6 +86,8 @@ class Scenario:
     """Whether the clock of Redis can be set."""
     replica: bool = False
     """Whether Redis has a replica that can take its place; then there are proxies, too."""
+    fsync: str = "everysec"
+    """When Redis writes what it was told: `appendfsync`."""
     skews: Sequence[int] = ()
     """By how many seconds the wall clocks of the first nodes are wrong."""
     limits: Mapping[str, float] = field(default_factory=dict)

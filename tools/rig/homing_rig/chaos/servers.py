@@ -170,10 +170,11 @@ class ServerProcess:
 
 
 class RedisProcess(ServerProcess):
-    """A Redis with an append-only file (everysec) and no eviction, in which nodes have the rights of nodes."""
+    """A Redis with an append-only file and no eviction, in which nodes have the rights of nodes."""
 
-    def __init__(self, folder: Path, *, name: str = "redis", steps: bool = False) -> None:
-        """`steps`: whether its clock can be set."""
+    def __init__(self, folder: Path, *, name: str = "redis", steps: bool = False, fsync: str = "everysec") -> None:
+        """`steps`: whether its clock can be set. `fsync`: when it writes what it was told."""
+        self._fsync = fsync
         self._binary = require_binary("redis-server")
         super().__init__(name, folder)
         self._primary_port: int | None = None
@@ -201,7 +202,7 @@ class RedisProcess(ServerProcess):
         return await replies(self.port, login + b"PING\r\n", b"+OK\r\n+PONG")
 
     def _command(self) -> Sequence[str]:
-        options = {"aclfile": str(self._users)}
+        options = {"aclfile": str(self._users), "appendfsync": self._fsync}
         if self._primary_port is not None:
             options |= {"replicaof": f"127.0.0.1 {self._primary_port}", "masteruser": RIG_USER, "masterauth": PASSWORD}
         options["repl-diskless-sync-delay"] = "0"  # there is one replica, and none to wait for
