@@ -1,17 +1,19 @@
 """The pages about events, queues, streams and webhooks work as they are written, against a node or the demo.
 
-They are docs/events.md, docs/fleets.md, docs/queues.md, docs/streams.md and docs/webhooks.md.
+They are docs/events.md, docs/fleets.md, docs/held.md, docs/queues.md, docs/streams.md and docs/webhooks.md.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from homing_rig.ports import lasting_port
+from tests.cluster.test_families import OpenBroker
 from tests.cluster.test_tutorial import demo, environment, run
 from tests.pages import to_run
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, find_binary
@@ -57,6 +59,16 @@ def test_fleets(environment: dict[str, str], tmp_path: Path) -> None:
     assert "between two waves: wave 2 of 3 has ended, and a person has to resume it" in said
     assert said.count("succeeded  ") >= 4, "the targets that were shown"
     assert "succeeded=6" in said.splitlines()[-1]
+
+
+def test_held(environment: dict[str, str], tmp_path: Path) -> None:
+    with OpenBroker() as broker:
+        said = on_a_node("docs/held.md", environment, tmp_path, broker)
+    assert "it waits to be sent to drone-1" in said
+    assert len(re.findall(r"drone-1 +fly_to +succeeded", said)) == 3, "they have ended when the landing has"
+    assert re.search(r"drone-1 +land +succeeded", said)
+    assert re.search(r"drone-1 +lights_on +succeeded", said)
+    assert re.search(r"drone-1 +lights_on +cancelled", said)
 
 
 def test_webhooks(environment: dict[str, str], tmp_path: Path) -> None:

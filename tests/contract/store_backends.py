@@ -20,7 +20,7 @@ from app.core.commands.routing import Outcome
 from app.core.identifiers import PARTITIONS, command_id
 from app.core.keys import LAST_HELD, happened
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import Lane
+from app.core.profiles.lanes import CommandLane
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.redis.commands.store import RedisStateStore
 from app.store.rocks.commands import RocksStateStore
@@ -256,7 +256,7 @@ def registration(
     notify: tuple[str, ...] = (),
     held: timedelta | None = None,
     not_before: int | None = None,
-    lane: Lane | None = None,
+    lane: CommandLane | None = None,
     waits: timedelta | None = None,
 ) -> Registration:
     """Return a registration; with `waits` it is held for so long if its lane has no room."""

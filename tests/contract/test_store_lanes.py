@@ -13,7 +13,7 @@ from app.core.commands.command import CommandState, WaitReason
 from app.core.commands.routing import Follower, MatchResult, Recorded
 from app.core.errors import DeviceBusyError, TooManyHeldError
 from app.core.identifiers import partition_of
-from app.core.profiles.lanes import Lane, LaneOrder
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.commands import Finished, Registered
 from app.store.holds import Claimed, Waits
 from app.store.rules import MOST_HELD_OF_LANE
@@ -22,9 +22,9 @@ from tests.contract.store_backends import MINUTE, MOMENT, Backend, answer, by_or
 
 HOUR = timedelta(hours=1)
 S = CommandState
-FIFO = Lane("flight", LaneOrder.FIFO)
-LATEST = Lane("aim", LaneOrder.LATEST)
-TWO = Lane("lamps", LaneOrder.PARALLEL, 2)
+FIFO = CommandLane("flight", LaneOrder.FIFO)
+LATEST = CommandLane("aim", LaneOrder.LATEST)
+TWO = CommandLane("lamps", LaneOrder.PARALLEL, 2)
 
 
 async def put(store: StateStore, wanted: Registration) -> tuple[Registration, bool]:
@@ -38,7 +38,7 @@ async def put(store: StateStore, wanted: Registration) -> tuple[Registration, bo
     return wanted, registered.held
 
 
-async def sent_and_waiting(store: StateStore, lane: Lane, count: int) -> list[Registration]:
+async def sent_and_waiting(store: StateStore, lane: CommandLane, count: int) -> list[Registration]:
     """Return so many commands of a lane, of which the first ones are in flight and the others wait."""
     made = [await put(store, registration(lane=lane, waits=HOUR)) for _ in range(count)]
     assert [held for _, held in made] == [i >= lane.width for i in range(count)]

@@ -29,7 +29,7 @@ from app.core.commands.command import CommandState
 from app.core.errors import HomingError
 from app.core.identifiers import partition_of, partition_of_command
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import Lane, LaneOrder
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.commands import Query
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.rules import NO_RESPONSE
@@ -51,7 +51,13 @@ ends = st.sampled_from([CommandState.TIMED_OUT, CommandState.CANCELLED, CommandS
 
 
 lanes = st.sampled_from(
-    [None, None, Lane("one", LaneOrder.FIFO), Lane("two", LaneOrder.LATEST), Lane("three", LaneOrder.PARALLEL, 2)]
+    [
+        None,
+        None,
+        CommandLane("one", LaneOrder.FIFO),
+        CommandLane("two", LaneOrder.LATEST),
+        CommandLane("three", LaneOrder.PARALLEL, 2),
+    ]
 )
 
 

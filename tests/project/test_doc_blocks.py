@@ -19,6 +19,7 @@ RUN_BY: Final = {
     "docs/client.md": "tests/client/test_docs.py",
     "docs/events.md": "tests/cluster/test_events_guide.py",
     "docs/fleets.md": "tests/cluster/test_events_guide.py",
+    "docs/held.md": "tests/cluster/test_events_guide.py",
     "docs/operations/backup.md": "tests/cluster/test_backup.py",
     "docs/operations/small-box.md": "tests/cluster/test_small_box.py",
     "docs/profiles/tutorial.md": "tests/cluster/test_profile_tutorial.py",

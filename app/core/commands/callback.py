@@ -9,7 +9,7 @@ from datetime import timedelta
 from app.core.commands.command import Command, CommandState, Hold, IfOffline
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import HeardState
-from app.core.profiles.lanes import Lane
+from app.core.profiles.lanes import CommandLane
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Registration:
     notify: tuple[str, ...] = ()
     hold: HoldRequest | None = None
     """The hold that it begins with, where it is not sent at once."""
-    lane: Lane | None = None
+    lane: CommandLane | None = None
     """The lane of its device through which it goes."""
 
     @property

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from app.core.errors import IllegalTransitionError
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import Lane
+from app.core.profiles.lanes import CommandLane
 
 
 class CommandState(StrEnum):
@@ -170,7 +170,7 @@ class Command:
     that is possible."""
     matched_by: Correlation | None = None
     """How the response that made the outcome named it; None without one, and where a node of 0.1.0 did not note it."""
-    lane: Lane | None = None
+    lane: CommandLane | None = None
     """The lane of its device through which it goes."""
 
     @property

@@ -27,7 +27,7 @@ class LaneOrder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class CommandLane:
     """A lane as a command on record has it: at most `width` of its commands to a device are in flight."""
 
     name: str
@@ -43,7 +43,7 @@ class Lane:
 class LaneRule:
     """A lane of a profile: which methods go through it, and how long who names no hold waits in it."""
 
-    lane: Lane
+    lane: CommandLane
     methods: tuple[str, ...]
     """Patterns, in which `*` is any text."""
     hold: timedelta = timedelta()

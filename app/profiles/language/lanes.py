@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from app.core.access.patterns import fits
-from app.core.profiles.lanes import MOST_LANES, WIDEST, Lane, LaneOrder, LaneRule
+from app.core.profiles.lanes import MOST_LANES, WIDEST, CommandLane, LaneOrder, LaneRule
 from app.profiles.language.faults import ProfileFault
 from app.profiles.language.fields import DURATION_SCHEMA, MethodPattern, StrictTable, TableName, duration_between
 
@@ -29,13 +29,13 @@ class LaneTable(StrictTable):
 
     @model_validator(mode="after")
     def _has_its_width(self) -> LaneTable:
-        if self.width > 1 and self.order != LaneOrder.PARALLEL:
+        if self.width > 1 and LaneOrder(self.order) is not LaneOrder.PARALLEL:
             raise ValueError(f"width: is {self.width}, and a lane of order {self.order} has one at a time; allowed: 1")
         return self
 
     def build(self) -> LaneRule:
         """The lane that the table describes."""
-        return LaneRule(Lane(self.name, LaneOrder(self.order), self.width), tuple(self.methods), self.hold)
+        return LaneRule(CommandLane(self.name, LaneOrder(self.order), self.width), tuple(self.methods), self.hold)
 
 
 def lane_faults(tables: Sequence[LaneTable], known: Collection[str] | None) -> Iterator[ProfileFault]:

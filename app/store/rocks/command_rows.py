@@ -29,7 +29,7 @@ from app.core.commands.history import Report
 from app.core.commands.reception import Reception
 from app.core.errors import UnreadableRecordError
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import Lane, LaneOrder
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.memory.commands.records import Record
 from app.store.rules import micros
 
@@ -146,8 +146,8 @@ def _about(one: Registration) -> dict[str, Any]:
     }
 
 
-def _lane(name: str, order: str, width: int) -> Lane:
-    return Lane(name, LaneOrder(order), width)
+def _lane(name: str, order: str, width: int) -> CommandLane:
+    return CommandLane(name, LaneOrder(order), width)
 
 
 def _registration(command_id: str, about: dict[str, Any], params: bytes) -> Registration:

@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.core.profiles.lanes import Lane, LaneOrder
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.profiles.loader import parse_profile
 from tests.unit.profiles.test_interlocks import HEAD
 
-CLOSED = HEAD.replace('description = ""', 'description = ""\nmethods = "closed"') + '[[method]]\nname = "land"\ntitle = "Land"\ndanger = "low"\n'
+LAND = '[[method]]\nname = "land"\ntitle = "Land"\ndanger = "low"\n'
+CLOSED = HEAD.replace('description = ""', 'description = ""\nmethods = "closed"') + LAND
 
 
 def lane(name: str, *further: str, methods: str = '["fly_*"]') -> str:
@@ -23,8 +24,8 @@ def test_methods_find_their_lane() -> None:
     flight, lamps = one.lane_of("fly_home"), one.lane_of("lamp")
     assert flight is not None
     assert lamps is not None
-    assert flight.lane == Lane("flight", LaneOrder.FIFO, 1)
-    assert (lamps.lane, lamps.hold) == (Lane("lamps", LaneOrder.PARALLEL, 3), timedelta(seconds=30))
+    assert flight.lane == CommandLane("flight", LaneOrder.FIFO, 1)
+    assert (lamps.lane, lamps.hold) == (CommandLane("lamps", LaneOrder.PARALLEL, 3), timedelta(seconds=30))
     assert one.lane_of("land") is None
     refusing = parse_profile(HEAD + lane("flight", 'hold = "0s"'), "p").lane_of("fly_home")
     assert refusing is not None

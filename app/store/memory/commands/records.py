@@ -15,7 +15,7 @@ from app.core.commands.reception import Reception
 from app.core.commands.routing import Follower, Outcome
 from app.core.errors import DeviceBusyError, IllegalTransitionError
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import Lane
+from app.core.profiles.lanes import CommandLane
 from app.store.rules import busy, micros, retention_of
 
 RowKey = tuple[str, ...]
@@ -262,12 +262,12 @@ class CommandTable:
         waiting = [] if members is None else [self.records[one] for one in members.waiting]
         return sorted(waiting, key=lambda one: (one.command.created_at, one.command.id))
 
-    def in_flight(self, lane: Lane, device_id: str) -> list[Record]:
+    def in_flight(self, lane: CommandLane, device_id: str) -> list[Record]:
         """Those of a lane that were sent, or are about to be."""
         members = self._lane(lane, device_id)
         return [] if members is None else [self.records[one] for one in members.in_flight]
 
-    def _lane(self, lane: Lane, device_id: str) -> LaneMembers | None:
+    def _lane(self, lane: CommandLane, device_id: str) -> LaneMembers | None:
         return self.indexes.lanes.get(lane.topic(device_id))
 
     def occupant(self, topic: str, now: int) -> str | None:

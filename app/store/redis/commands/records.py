@@ -17,7 +17,7 @@ from app.core.commands.reception import decode_receiver, reception_of
 from app.core.commands.routing import Follower, MatchResult, Outcome, Recorded
 from app.core.errors import UnreadableRecordError
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import Lane, LaneOrder
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.core.versions import RECORD, check_record
 from app.store.rules import micros, retention_of
 
@@ -272,14 +272,14 @@ def _expectations(partition: int, registration: Registration) -> str:
     return ",".join(".".join((topic, *of_topic)) for topic, of_topic in kinds.items()) or NO_EXPECTATIONS.decode()
 
 
-def order_of(lane: Lane) -> tuple[str, int]:
+def order_of(lane: CommandLane) -> tuple[str, int]:
     """The order of a lane as records have it, which is its first letter, and its width."""
     return lane.order[0], lane.width
 
 
-def _lane(expectations: bytes) -> Lane | None:
+def _lane(expectations: bytes) -> CommandLane | None:
     found = _LANE_KIND.search(expectations.decode("ascii", "replace"))
-    return None if found is None else Lane(found[3], _ORDERS[found[1]], int(found[2]))
+    return None if found is None else CommandLane(found[3], _ORDERS[found[1]], int(found[2]))
 
 
 def _digest(key: str) -> str:
