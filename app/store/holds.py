@@ -28,7 +28,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What a held command waits for that nobody may send yet, and until when, in microseconds on the store's clock."""
+    """The reason why nobody may send a held command yet, and until when, in microseconds on the store's clock."""
 
     reason: WaitReason
     until: int

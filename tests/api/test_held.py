@@ -239,7 +239,7 @@ async def test_a_hold_lasts_beyond_its_instant(keeping: Rig) -> None:
 
 
 async def test_it_is_not_sent_before_its_instant(keeping: Rig) -> None:
-    """That is a second ahead: nobody says anything then, and it is sent all the same."""
+    """The instant is a second ahead: nobody says anything then, and it is sent all the same."""
     await tell(keeping, online=True)
     opens = in_seconds(1)
     command = (await keeping.send("ok", hold="1h", not_before=opens)).json()

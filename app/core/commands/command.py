@@ -112,7 +112,7 @@ def after(state: CommandState, event: CommandEvent, command_id: str = "") -> Com
 
 
 class WaitReason(StrEnum):
-    """What has to come before a held command is sent."""
+    """The event that has to come before a held command is sent."""
 
     TIME = "time"
     LANE = "lane"
@@ -180,7 +180,7 @@ class Command:
 
     @property
     def waits_for(self) -> tuple[WaitReason, ...]:
-        """What has to come before it is sent; nothing once it was claimed, and after its end."""
+        """Return what has to come before it is sent; nothing once it was claimed, and after its end."""
         if self.state is not CommandState.HELD or self.hold is None:
             return ()
         wanted = {

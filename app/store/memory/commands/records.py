@@ -257,13 +257,13 @@ class CommandTable:
                     raise DeviceBusyError(busy(registration.device_id, None))
 
     def line(self, registration: Registration) -> list[Record]:
-        """Those that wait in the lane of a command, first come first."""
+        """Return those that wait in the lane of a command, first come first."""
         members = None if registration.lane is None else self._lane(registration.lane, registration.device_id)
         waiting = [] if members is None else [self.records[one] for one in members.waiting]
         return sorted(waiting, key=lambda one: (one.command.created_at, one.command.id))
 
     def in_flight(self, lane: CommandLane, device_id: str) -> list[Record]:
-        """Those of a lane that were sent, or are about to be."""
+        """Return those of a lane that were sent, or are about to be."""
         members = self._lane(lane, device_id)
         return [] if members is None else [self.records[one] for one in members.in_flight]
 

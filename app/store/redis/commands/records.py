@@ -230,7 +230,7 @@ def made(command_id: str, state: CommandState, finished_at: bytes, error: bytes 
 
 
 def _follower(heard: bytes) -> Follower | None:
-    """Who stands first in the lane whose place an outcome has freed."""
+    """Return who stands first in the lane whose place an outcome has freed."""
     _, _, waits = heard.decode().partition(" ")
     command_id, _, device_id = waits.partition(" ")
     return Follower(command_id, device_id) if waits else None

@@ -1,0 +1,70 @@
+"""When devices that held commands wait for are looked at: at once where something is known, else later and later."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.commands.held.waiting_devices import FIRST_PAUSE, WaitingDevice, WaitingDevices
+from app.core.commands.routing import Follower
+from tests.contract.store_backends import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def waiting(clock: ManualClock) -> WaitingDevices:
+    return WaitingDevices(clock)
+
+
+def looked_at(waiting: WaitingDevices) -> WaitingDevice:
+    """Return a device that is being looked at, with one command."""
+    waiting.next_in_lane(Follower("first", "dock-1"))
+    device = waiting.taken()
+    assert device is not None
+    return device
+
+
+def test_who_has_its_turn_is_looked_at_at_once_and_whoever_looks_is_told(waiting: WaitingDevices) -> None:
+    told: list[str] = []
+    waiting.changed.add(lambda: told.append("changed"))
+    assert looked_at(waiting).ids == {"first": None}
+    assert told == ["changed"]
+
+
+def test_what_comes_while_a_device_is_looked_at_is_looked_at_next(waiting: WaitingDevices) -> None:
+    device = looked_at(waiting)
+    waiting.next_in_lane(Follower("second", "dock-1"))
+    assert waiting.taken() is None, "nobody looks at a device twice at once"
+    waiting.drop("dock-1", "first")
+    waiting.looked(device, fruitless=False)
+    assert waiting.taken() is device
+    waiting.drop("dock-1", "second")
+    waiting.looked(device, fruitless=False)
+    assert (len(waiting), waiting.taken()) == (0, None)
+
+
+def test_so_it_is_after_a_look_in_vain(waiting: WaitingDevices, clock: ManualClock) -> None:
+    device = looked_at(waiting)
+    waiting.next_in_lane(Follower("second", "dock-1"))
+    waiting.looked(device, fruitless=True)
+    assert waiting.taken() is device
+    waiting.looked(device, fruitless=True)
+    assert waiting.taken() is None
+    clock.now += FIRST_PAUSE * 2
+    assert waiting.taken() is device
+
+
+def test_a_look_is_as_late_as_what_is_waited_for(waiting: WaitingDevices, clock: ManualClock) -> None:
+    device = looked_at(waiting)
+    waiting.looked(device, fruitless=True, again_in=2.0)
+    clock.now += 1.9
+    assert waiting.taken() is None
+    clock.now += 0.1
+    assert waiting.taken() is device
+    waiting.looked(device, fruitless=True, again_in=-5.0)
+    assert waiting.taken() is None, "what should have come is not asked for without a pause"
+    clock.now += 0.2
+    assert waiting.taken() is device
