@@ -66,6 +66,7 @@ const Queues = lazy("queues.js", "Queues");
 const Send = lazy("send.js", "Send");
 const Webhook = lazy("webhook.js", "Webhook");
 const Webhooks = lazy("webhooks.js", "Webhooks");
+const Latency = lazy("latency.js", "Latency");
 const Login = lazy("login.js", "Login");
 
 /** Goes to a page with these filters. @param {string} name */
@@ -92,6 +93,7 @@ function pageOf({ parts, params }) {
   if (name === "access") return { name, title: "Access", page: html`<${Access} part=${id ?? "keys"} params=${params} go=${filtered("access/audit")} />` };
   if (name === "profiles" && id) return { name, title: id, page: html`<${Profile} key=${id} name=${id} />` };
   if (name === "profiles") return { name, title: "Profiles", page: html`<${Profiles} />` };
+  if (name === "latency") return { name: "commands", title: "Latency", page: html`<${Latency} />` };
   if (name === "held") return { name: "commands", title: "Held", page: html`<${Held} />` };
   if (name === "webhooks" && id) return { name, title: id, page: html`<${Webhook} key=${id} id=${id} />` };
   if (name === "webhooks") return { name, title: "Webhooks", page: html`<${Webhooks} />` };

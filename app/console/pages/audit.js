@@ -1,16 +1,25 @@
 /** The audit: who has asked for what, newest first. */
 
-import { When, html } from "../parts.js";
+import { Value, When, html } from "../parts.js";
+import { useState } from "../vendor/hooks.js";
 import { part, query } from "../api.js";
 import { Listed } from "../listed.js";
 import { usePages } from "../read.js";
 
-/** What a line has besides who asked, and when. */
-const KNOWN = new Set(["at", "kind", "who", "key", "device", "command"]);
+/** What a row shows elsewhere, or leaves to the whole line. */
+const KNOWN = new Set(["at", "kind", "who", "key", "device", "command", "tenant", "from", "agent", "via", "version", "changes"]);
 
-/** @param {any} fact */
+/** What was done, in a few words. @param {any} fact */
 function restOf(fact) {
-  return Object.entries(fact).filter(([name, value]) => !KNOWN.has(name) && value !== null && value !== "").map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
+  const changes = Array.isArray(fact.changes) ? fact.changes.map((/** @type {any} */ one) => `${one.do} ${one.what}`) : [];
+  const rest = Object.entries(fact).filter(([name, value]) => !KNOWN.has(name) && value !== null && value !== "").map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return [...changes, ...rest].join(", ");
+}
+
+/** @param {{ fact: any }} props */
+function Whole({ fact }) {
+  const [open, turn] = useState(false);
+  return html`<details onToggle=${(/** @type {any} */ event) => turn(event.currentTarget.open)}><summary>all of it</summary>${open && html`<${Value} value=${fact} name="Line" />`}</details>`;
 }
 
 /** @param {any} one @param {number} at */
@@ -21,7 +30,7 @@ function line(one, at) {
     <td class="main">${fact.command ? html`<a data-row href=${`#/commands/${part(fact.command)}`}>${fact.kind}</a>` : (fact.kind ?? "cannot be read")}</td>
     <td class="who">${fact.who ?? ""}${fact.key ? html` <span class="id muted">${fact.key}</span>` : ""}</td>
     <td class="where">${fact.device ?? ""}</td>
-    <td class="note-cell">${restOf(fact)}</td>
+    <td class="note-cell">${restOf(fact)}<${Whole} fact=${fact} /></td>
   </tr>`;
 }
 

@@ -190,7 +190,7 @@ export function Commands({ params, go }) {
   const { rows, fresh, cursor, loaded } = listed;
   const filtered = Object.values(filters).some(Boolean);
   return html`<h1 tabindex="-1">Commands</h1>
-    <p class="row"><a href="#/held">What is held, and until when</a></p>
+    <p class="row"><a href="#/held">Held</a><a href="#/latency">Latency</a></p>
     <${Filters} filters=${filters} change=${go} />
     <${Stream} state=${stream.state} why=${stream.why} paused=${paused} toggle=${toggle} />
     ${error && html`<${Trouble} error=${error} again=${() => again(turn + 1)} />`}
