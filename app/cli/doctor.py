@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,16 +20,30 @@ if TYPE_CHECKING:
     from app.settings import EventsSettings, Settings
 
 
-def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+_Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Check this folder of homing up, or this backup, and nothing else."),
+]
+
+
+def doctor(
+    *, data: _Data = None, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+) -> None:
     """Check the configured broker, store and access directory, and suggest what to change.
 
-    It publishes test messages below homing-doctor/, and one to the command topics of a device that does not exist. Exit
-    code: 0 all can work, perhaps with warnings, 1 something fails, 2 wrong settings.
+    It publishes test messages below homing-doctor/, and one to the command topics of a device that does not exist. With
+    --data it asks nobody, and looks at files alone. Exit code: 0 all can work, perhaps with warnings, 1 something
+    fails, 2 wrong settings.
     """
     from app.cli.diagnosis import CheckLevel
     from app.settings import load_settings
 
-    diagnoses = list(examine(load_settings()))
+    if data is not None:
+        from app.cli.folder_diagnosis import about_data_folder
+
+        diagnoses = list(about_data_folder(data))
+    else:
+        diagnoses = list(examine(load_settings()))
     (_print_json if as_json else _print)(diagnoses)
     if any(diagnosis.level is CheckLevel.FAIL for diagnosis in diagnoses):
         raise Stop("", Exit.FAILED)

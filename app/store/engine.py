@@ -241,6 +241,13 @@ def back_up_directory_file(file: Path, target: Path) -> None:
     back_up_file(file, target)
 
 
+def check_directory_file(file: Path) -> None:
+    """Read all of a directory in SQLite. Blocks; errors as `app.store.sql.backup.check_file`."""
+    from app.store.sql.backup import check_file  # noqa: PLC0415 - one verb wants it
+
+    check_file(file)
+
+
 def check_store_folder(path: Path) -> int:
     """Open a RocksDB that nobody uses without writing, and return how many tables it has; ConfigurationError."""
     from app.store.rocks.offline import check_store  # noqa: PLC0415 - an extra

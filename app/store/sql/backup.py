@@ -46,6 +46,17 @@ def back_up_file(source: Path, target: Path) -> None:
         raise DirectoryUnavailableError(f"{source} cannot be copied: {error}") from None
 
 
+def check_file(file: Path) -> None:
+    """Read all of a directory in SQLite, and change nothing; DirectoryUnavailableError says what is wrong with it."""
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=SECONDS)) as connection:
+            found = [str(one) for (one,) in connection.execute("PRAGMA quick_check(1)")]
+    except sqlite3.Error as error:
+        raise DirectoryUnavailableError(f"{file} cannot be read: {error}") from None
+    if found != ["ok"]:
+        raise DirectoryUnavailableError(f"{file} is damaged: {found[0]}")
+
+
 def _copy(source: Path, target: Path) -> None:
     uri = f"{source.absolute().as_uri()}?mode=rw"  # which makes no database where there is none
     with closing(sqlite3.connect(uri, uri=True, timeout=SECONDS, isolation_level=None)) as connection:
