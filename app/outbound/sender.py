@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import structlog
 from aiohttp import (
@@ -27,9 +27,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from app.core.payload import MAX_BYTES
 from app.core.webhooks.destinations import Network, refusal
 from app.core.webhooks.schedule import Reply
+from app.outbound.ports import SECONDS
 
-SECONDS: Final = 15.0
-"""How long an attempt may take, name look-up and TLS included."""
 MOST_REPLY: Final = 65_536
 """How much of a reply is read, in bytes, so that the receiver is not cut off while it writes."""
 THREADS: Final = 16
@@ -51,16 +50,6 @@ class SendResult(NamedTuple):
     reply: Reply
     said: bytes = b""
     timed_out: bool = False
-
-
-class Sender(Protocol):
-    """Sends a delivery once."""
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Post the body and return what came of it; it never raises."""
-
-    async def close(self) -> None:
-        """Let go of all connections."""
 
 
 class HttpSender:

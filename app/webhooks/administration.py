@@ -24,7 +24,7 @@ from app.core.webhooks.endpoints import (
 from app.core.webhooks.places import FIRST, DeliveryPage, DeliveryPosition
 from app.core.webhooks.schedule import KEPT, Reply
 from app.core.webhooks.signatures import Signer
-from app.outbound.sender import Sender
+from app.outbound.ports import Sender
 from app.store.webhooks import WebhookStore
 from app.webhooks import events
 from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, EndpointBook

@@ -12,7 +12,7 @@ from app.core.errors import HomingError
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.schedule import GIVEN_UP_AFTER
 from app.core.webhooks.signatures import Signer
-from app.outbound.sender import Sender
+from app.outbound.ports import Sender
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters
 from app.webhooks.parcels import Parcel, ParcelSource

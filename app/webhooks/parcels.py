@@ -13,7 +13,7 @@ import structlog
 from app.core.webhooks.deliveries import Delivery, Progress
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.schedule import Reply
-from app.outbound.sender import SECONDS
+from app.outbound.ports import SECONDS
 from app.runtime.telemetry import Counters
 from app.store.webhooks import WebhookStore
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from app import __version__
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.signatures import LEAST_ROOT_BYTES, Signer
 from app.kernel import Kernel
+from app.outbound.ports import DeferredSender, Sender
 from app.plane import Plane
 from app.runtime.services import Service
 from app.settings import WebhooksSettings
@@ -23,9 +23,6 @@ from app.webhooks.deliverer import Deliverer
 from app.webhooks.events import Render
 from app.webhooks.lane import DeliveryLane
 from app.webhooks.parcels import ParcelSources, StoredDeliveries
-
-if TYPE_CHECKING:
-    from app.outbound.sender import HttpSender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +52,10 @@ def open_webhooks(kernel: Kernel, *, tenant_of: TenantOf, render: Render) -> Web
     root = _root_secret(settings)
     if not root:
         return None
-    from app.outbound.sender import HttpSender  # noqa: PLC0415 - its library is loaded by nodes that use it
-
     signer = Signer(root)
     book = EndpointBook(hooks, tenant_of)
     kernel.access_changed.add(book.forget)
-    sender = HttpSender(allowed=settings.allowed_networks, user_agent=f"homing/{__version__}")
+    sender = DeferredSender(lambda: _http_sender(settings))
     told = StoredDeliveries(store=hooks, now=kernel.now_us, random=Random(), counters=kernel.counters)
     sources = ParcelSources(told)
     deliverer = _deliverer(kernel, book, render, sender, signer, sources)
@@ -83,7 +78,7 @@ def _deliverer(
     kernel: Kernel,
     book: EndpointBook,
     render: Render,
-    sender: HttpSender,
+    sender: Sender,
     signer: Signer,
     sources: ParcelSources,
 ) -> Deliverer:
@@ -125,6 +120,12 @@ def _deliverer(
         root=signer.fingerprint,
         counters=counters,
     )
+
+
+def _http_sender(settings: WebhooksSettings) -> Sender:
+    from app.outbound.sender import HttpSender  # noqa: PLC0415 - its library takes 8 MB, which idle nodes save
+
+    return HttpSender(allowed=settings.allowed_networks, user_agent=f"homing/{__version__}")
 
 
 def _root_secret(webhooks: WebhooksSettings) -> bytes:

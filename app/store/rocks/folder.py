@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import structlog
-from rocksdict import Checkpoint, DBCompressionType, Options, Rdict, WriteBatch
+from rocksdict import BlockBasedOptions, Cache, Checkpoint, DBCompressionType, Options, Rdict, WriteBatch
 
 from app.core.errors import ConfigurationError, HomingError, StoreUnavailableError
 from app.store.rocks.checkpoints import CheckpointServer
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from app.runtime.telemetry import Fill
 
 MEMTABLE_BYTES: Final = 16 * 1024 * 1024
+MEMTABLES_BYTES: Final = 32 * 1024 * 1024
+"""Of all tables in memory together; when they are larger, the largest one is written out."""
+CACHE: Final = Cache(16 * 1024 * 1024)
+"""For the blocks of all tables; each would have one of its own."""
 WAL_BYTES: Final = 128 * 1024 * 1024
 """When the log in front of the tables is larger, the oldest tables in memory are written out."""
 
@@ -77,6 +81,10 @@ def options() -> Options:
     made.create_missing_column_families(True)
     made.set_compression_type(DBCompressionType.zstd())
     made.set_write_buffer_size(MEMTABLE_BYTES)
+    made.set_db_write_buffer_size(MEMTABLES_BYTES)
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(CACHE)
+    made.set_block_based_table_factory(blocks)
     made.set_max_total_wal_size(WAL_BYTES)
     made.set_keep_log_file_num(2)
     return made
