@@ -57,7 +57,7 @@ FUZZED = "tools/rig/homing_rig/fuzz/"
 OF_FUZZ = {"broker"}
 """What packets are fed to besides."""
 
-RIGS = {"bench", "chaos", "fuzz", "simulation"}
+RIGS = {"bench", "chaos", "fuzz", "kills", "simulation"}
 """Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
 ON_BENCH = "homing_rig.figures.profiles"
 """Measures with the bench."""
