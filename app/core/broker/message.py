@@ -31,7 +31,7 @@ class Message:
     @property
     def size(self) -> int:
         """Bytes that it takes, roughly."""
-        return len(self.topic) + len(self.payload) + OVERHEAD
+        return len(self.topic) + len(self.payload) + OVERHEAD + (self.properties.size if self.properties else 0)
 
     def expired(self, now: float) -> bool:
         """True if nobody should get it any more."""

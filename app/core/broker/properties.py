@@ -12,6 +12,8 @@ from app.core.broker.wire import Reader, binary_of, text_of, variable_of
 
 Value = int | str | bytes
 P, T = Property, PacketType
+PAIR_OVERHEAD: Final = 150
+"""Bytes that a user property takes besides its two texts, roughly."""
 WILL: Final = 0
 """In place of a packet type: the properties of a will (section 3.1.3.2)."""
 
@@ -80,6 +82,12 @@ class Properties:
 
     def __bool__(self) -> bool:
         return bool(self.values or self.user or self.subscription_identifiers)
+
+    @property
+    def size(self) -> int:
+        """Bytes that they take, roughly."""
+        texts = sum(len(one) for one in self.values.values() if not isinstance(one, int))
+        return texts + sum(PAIR_OVERHEAD + len(name) + len(text) for name, text in self.user)
 
     def number(self, key: Property, default: int = 0) -> int:
         """A number, or the default where there is none."""

@@ -10,6 +10,7 @@ from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
 from app.core.broker.message import Message
 from app.core.broker.packets import Disconnect, Publish, PublishAck, WillMessage
+from app.core.broker.properties import Properties
 from app.core.broker.retained import RetainedMessages
 from app.core.topics import matches
 from tests.unit.core.broker.peers import V3, V5, BrokerBench, payloads, properties
@@ -208,3 +209,20 @@ def test_the_identifier_of_a_message_that_was_refused_is_new() -> None:
     assert refused == PublishAck(PacketType.PUBREC, 7, ReasonCode.QUOTA_EXCEEDED)
     assert client.say(Publish("t", b"y", 2, packet_id=7)) == [PublishAck(PacketType.PUBREC, 7)]
     assert payloads(reader.hear()) == [b"y"]
+
+
+@pytest.mark.parametrize("said", ["user", "text", "bytes"])
+def test_properties_take_room_too(said: str) -> None:
+    """A message may have 256 KiB of them, and no payload to speak of."""
+    made = {
+        "user": Properties({}, (("n" * 1000, "v" * 1000),)),
+        "text": properties(CONTENT_TYPE="x" * 2000),
+        "bytes": properties(CORRELATION_DATA=b"x" * 2000),
+    }
+    bench = BrokerBench(retained_bytes=1000, waiting_bytes=1000)
+    client = bench.connected("a")
+    client.publish("t", retain=True, properties=made[said])
+    assert bench.counters["broker.dropped.retained_full"] == 1
+    bench.connected("b", session_expiry_interval=100).subscribe("t")
+    client.publish("t", qos=1, properties=made[said])
+    assert bench.counters["broker.dropped.memory_full"] == 1
