@@ -109,6 +109,13 @@ def publish(
     return packet(0x30 | dup << 3 | qos << 1 | retain, body + payload)
 
 
+def exactly(size: int, topic: str, qos: int) -> bytes:
+    """Return a payload with which a PUBLISH of 5 to a subscriber has this size."""
+    head = 1 + 2 + 2 + len(topic) + (2 if qos else 0) + 1
+    assert 130 < size < 16_384
+    return b"x" * (size - head)
+
+
 def subscribe(
     filters: Iterable[tuple[bytes | str, int]], version: int = V5, packet_id: int = 1, properties: Pairs = ()
 ) -> bytes:

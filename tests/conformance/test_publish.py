@@ -1,4 +1,4 @@
-"""Section 3.3: PUBLISH, retained messages, properties of messages, topic aliases."""
+"""Section 3.3: PUBLISH, retained messages, properties of messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from tests.conformance.raw import (
     Pairs,
     RawClient,
     ack,
+    exactly,
     packet,
     publish,
     string,
 )
 
-EXPIRY, ALIAS, ALIAS_MAXIMUM, MAXIMUM_PACKET_SIZE = 0x02, 0x23, 0x22, 0x27
+EXPIRY, MAXIMUM_PACKET_SIZE = 0x02, 0x27
 
 
 def retained_of(bench: Bench, topic_filter: str, version: int = V5, options: int = 2) -> list[Heard]:
@@ -271,66 +272,6 @@ def test_retained_messages_expire(bench: Bench, name: str) -> None:
     assert 50 <= left <= 60
     bench.later(61)
     assert retained_of(bench, name) == []
-
-
-def test_an_alias_stands_for_its_topic(bench: Bench, name: str) -> None:
-    client = bench.join()
-    client.subscribe(f"{name}/#")
-    for topic, alias, expected in (
-        *((f"{name}/a", 1, "a"), ("", 1, "a"), (f"{name}/b", 64, "b"), ("", 64, "b"), ("", 1, "a")),
-        *((f"{name}/c", 1, "c"), ("", 1, "c"), ("", 64, "b")),
-    ):
-        client.send(publish(topic, properties=[(ALIAS, alias)]))
-        message = client.next(PUBLISH)
-        assert (message.topic, message.properties) == (f"{name}/{expected}", ())
-
-
-@pytest.mark.parametrize("qos", [1, 2])
-def test_an_alias_counts_for_all_qos(bench: Bench, name: str, qos: int) -> None:
-    client = bench.join()
-    client.publish(name, qos=qos, properties=[(ALIAS, 5)])
-    client.publish("", qos=qos, properties=[(ALIAS, 5)])
-
-
-@pytest.mark.parametrize("alias", [0, 65, 65_535])
-def test_an_alias_out_of_bounds_ends_the_connection(bench: Bench, name: str, alias: int) -> None:
-    client = bench.join()
-    client.send(publish(name, properties=[(ALIAS, alias)]))
-    client.refused(0x94)
-
-
-def test_an_alias_that_stands_for_nothing_ends_the_connection(bench: Bench) -> None:
-    client = bench.join()
-    client.send(publish("", properties=[(ALIAS, 3)]))
-    client.refused(0x82)
-
-
-def test_aliases_end_with_their_connection(bench: Bench, name: str) -> None:
-    first = bench.join(name, properties=[(0x11, 600)])
-    first.publish(name, properties=[(ALIAS, 1)])
-    first.leave()
-    second = bench.join(name, clean=False, properties=[(0x11, 600)])
-    second.send(publish("", properties=[(ALIAS, 1)]))
-    second.refused(0x82)
-
-
-@pytest.mark.parametrize("maximum", [(), [(ALIAS_MAXIMUM, 0)], [(ALIAS_MAXIMUM, 10)]])
-def test_the_broker_sends_whole_topics_and_no_alias(bench: Bench, name: str, maximum: Pairs) -> None:
-    reader = bench.join(properties=maximum)
-    reader.subscribe(name)
-    writer = bench.join()
-    for _ in range(3):
-        writer.publish(name, properties=[(ALIAS, 2)])
-        message = reader.next(PUBLISH)
-        assert (message.topic, message.get(ALIAS)) == (name, None)
-        reader.send(ack(PUBACK, message.packet_id))
-
-
-def exactly(size: int, topic: str, qos: int) -> bytes:
-    """A payload with which a PUBLISH of 5 to a subscriber has this size."""
-    head = 1 + 2 + 2 + len(topic) + (2 if qos else 0) + 1
-    assert 130 < size < 16_384
-    return b"x" * (size - head)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

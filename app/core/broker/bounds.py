@@ -41,3 +41,5 @@ class BrokerBounds:
     retained_bytes: int = 67_108_864
     aliases: int = 64
     """Topic aliases of one client."""
+    given_aliases: int = 16
+    """Topic aliases that one client is given, if it takes as many."""

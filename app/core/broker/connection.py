@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from app.core.broker import packets
+from app.core.broker.aliases import GivenAliases
 from app.core.broker.codes import (
     REASON_CODES,
     PacketError,
@@ -67,6 +68,7 @@ class BrokerConnection:
         self._session: ClientSession | None = None
         self._largest = 0
         self._aliases: dict[int, str] = {}
+        self._given = GivenAliases()
         self._may_last = False
         self._closed = False
 
@@ -152,6 +154,12 @@ class BrokerConnection:
 
     def send(self, packet: Packet) -> bool:
         """True if the client takes a packet of this size [MQTT-3.1.2-24]; False leaves it unsent."""
+        if isinstance(packet, Publish) and (short := self._given.shortened(packet)) is not None and self._write(short):
+            self._given.sent(short)
+            return True
+        return self._write(packet)
+
+    def _write(self, packet: Packet) -> bool:
         data = encode(packet, self.version)
         if not self._takes(data):
             return False
@@ -224,6 +232,7 @@ class BrokerConnection:
         session.live_for(granted.expiry)
         self._may_last = granted.expiry > 0
         self.window = granted.window
+        self._given = GivenAliases(granted.aliases)
         self._silence = GRACE * granted.keep_alive if granted.keep_alive else None
         self._session = session
         broker.counters["broker.connected"] += 1

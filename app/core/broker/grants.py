@@ -14,11 +14,15 @@ V3 = ProtocolVersion.V3_1_1
 
 @dataclass(frozen=True, slots=True)
 class ConnectGrant:
-    """`expiry` and `keep_alive` are in seconds, `window` is how many messages of QoS 1 and 2 the client takes."""
+    """`expiry` and `keep_alive` are in seconds, `window` is how many messages of QoS 1 and 2 the client takes.
+
+    `aliases` is how many topic aliases it may be given.
+    """
 
     expiry: int
     keep_alive: int
     window: int
+    aliases: int
     connack: Connack
 
 
@@ -26,7 +30,7 @@ def grant(packet: Connect, bounds: BrokerBounds, assigned: str) -> ConnectGrant:
     """Return as much as the client asks for, and as the bounds allow. `assigned` is the client id that it is given."""
     said, window = packet.properties, bounds.inflight
     if packet.version is V3:
-        return ConnectGrant(0 if packet.clean_start else bounds.session_expiry, packet.keep_alive, window, Connack())
+        return ConnectGrant(0 if packet.clean_start else bounds.session_expiry, packet.keep_alive, window, 0, Connack())
     asked = said.number(Property.SESSION_EXPIRY_INTERVAL)
     expiry = min(bounds.session_expiry, asked)
     keep_alive = packet.keep_alive if 0 < packet.keep_alive <= bounds.keep_alive else bounds.keep_alive
@@ -42,4 +46,5 @@ def grant(packet: Connect, bounds: BrokerBounds, assigned: str) -> ConnectGrant:
     if expiry != asked:
         values[Property.SESSION_EXPIRY_INTERVAL] = expiry
     window = min(window, said.number(Property.RECEIVE_MAXIMUM, window))
-    return ConnectGrant(expiry, keep_alive, window, Connack(properties=Properties(values)))
+    aliases = min(bounds.given_aliases, said.number(Property.TOPIC_ALIAS_MAXIMUM))
+    return ConnectGrant(expiry, keep_alive, window, aliases, Connack(properties=Properties(values)))
