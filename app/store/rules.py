@@ -74,9 +74,10 @@ def micros(duration: timedelta) -> int:
 
 
 def retention_of(registration: Registration) -> timedelta:
-    """The time that a record outlives its outcome: not less than it has to keep a topic occupied, or to be told."""
+    """The time that a record outlives its outcome: not less than it has to keep a topic or a lane, or to be told."""
     least = TOLD_WITHIN if registration.notify else timedelta()
-    return max(registration.retention, registration.quarantine, least)
+    rest = timedelta() if registration.lane is None else registration.lane.rest
+    return max(registration.retention, registration.quarantine, rest, least)
 
 
 def busy(device_id: str, quarantine_left_us: int | None) -> str:

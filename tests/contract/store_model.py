@@ -84,6 +84,12 @@ class Row:
     token: str = ""
     claims: int = 0
     was_held: bool = False
+    rests: bool = False
+    """Whether it keeps its place in a lane after its outcome."""
+
+    def rest(self) -> None:
+        """Note that it had an outcome that is not success after it was sent."""
+        self.rests = self.registration.lane is not None and bool(self.registration.lane.rest)
 
     @property
     def lane_name(self) -> str | None:
@@ -156,7 +162,7 @@ class Model:
         if new.lane is None:
             return False
         line = self._line(new)
-        full = sum(row.waits for row in self._in_lane(new)) >= new.lane.width
+        full = sum(row.waits or row.rests for row in self._in_lane(new)) >= new.lane.width
         behind = new.lane.order is LaneOrder.FIFO and line and line[0].registration.command_id != turn
         return full or bool(behind)
 
@@ -240,8 +246,11 @@ class Model:
             row.state, row.progress = S.RUNNING, answer.result
             return ("progress", identity, None, waiting)
         if row.open:
+            was_held = row.state is S.HELD
             row.state, row.result, row.error, row.by = answer.state, answer.result, answer.error, receiver
             row.reception = reception_of(answer)
+            if answer.state is not S.SUCCEEDED and not was_held:
+                row.rest()
             row.freed.update(topics)
             return ("won", identity, row.outcome(), waiting)
         if open_only:
@@ -275,6 +284,8 @@ class Model:
         if end is S.UNSENT and (row.state in (S.ACKNOWLEDGED, S.RUNNING) or row.sender not in (None, finisher)):
             return "IllegalTransitionError"
         row.state, row.error = end, error
+        if not held and end is not S.SUCCEEDED:
+            row.rest()
         if held or end not in (S.TIMED_OUT, S.CANCELLED) or not row.registration.quarantine:
             row.freed.update(one.topic for one in row.registration.expectations)
         return ("won", row.outcome())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -212,6 +213,35 @@ async def test_one_way_commands_go_through_a_lane(store: StateStore) -> None:
     assert held
     finished = await store.finish(one_way.command_id, S.SUCCEEDED, "node-a")
     assert finished.outcome.follower == Follower(second.command_id, "dock-1")
+
+
+@pytest.mark.parametrize("end", [S.FAILED, S.TIMED_OUT])
+async def test_after_an_outcome_that_is_no_success_a_lane_rests(
+    backend: Backend, store: StateStore, end: CommandState
+) -> None:
+    lane = replace(FIFO, rest=MOMENT * 3)
+    first, _ = await put(store, registration(lane=lane, retention=MOMENT))
+    second, _ = await put(store, registration(lane=lane, waits=HOUR))
+    if end is S.FAILED:
+        await store.respond(answer(first, S.FAILED), "node-a")
+    else:
+        await store.finish(first.command_id, end, "node-a")
+    waits = await store.claim(second.command_id, "node-b", "t")
+    assert isinstance(waits, Waits)
+    assert waits.until <= await store.now() + lane.rest // timedelta(microseconds=1)
+    third = registration(lane=lane, waits=HOUR)
+    assert await put(store, third) == (third, True)
+    await backend.advance(lane.rest)
+    assert await claimed(store, second)
+    await store.respond(answer(second), "node-a")
+    assert await claimed(store, third), "success needs no rest"
+
+
+async def test_what_was_never_sent_needs_no_rest(store: StateStore) -> None:
+    lane = replace(FIFO, rest=HOUR)
+    waiting, _ = await put(store, registration(lane=lane, held=HOUR))
+    await store.finish(waiting.command_id, S.CANCELLED, "node-a")
+    assert (await put(store, registration(lane=lane)))[1] is False
 
 
 async def test_nothing_is_left_of_a_lane(backend: Backend, store: StateStore) -> None:

@@ -56,6 +56,7 @@ lanes = st.sampled_from(
         None,
         CommandLane("one", LaneOrder.FIFO),
         CommandLane("two", LaneOrder.LATEST),
+        CommandLane("four", LaneOrder.FIFO, rest=MINUTE),
         CommandLane("three", LaneOrder.PARALLEL, 2),
     ]
 )

@@ -28,11 +28,15 @@ class LaneOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommandLane:
-    """A lane as a command on record has it: at most `width` of its commands to a device are in flight."""
+    """A lane as a command on record has it: at most `width` of its commands to a device are in flight.
+
+    One that was sent and did not succeed keeps its place for `rest` after its outcome.
+    """
 
     name: str
     order: LaneOrder = LaneOrder.PARALLEL
     width: int = 1
+    rest: timedelta = timedelta()
 
     def topic(self, device_id: str) -> str:
         """Return what stands for its place at a device, among topics: no topic has such a name."""

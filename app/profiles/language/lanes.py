@@ -13,6 +13,7 @@ from app.core.profiles.lanes import MOST_LANES, WIDEST, CommandLane, LaneOrder, 
 from app.profiles.language.faults import ProfileFault
 from app.profiles.language.fields import DURATION_SCHEMA, MethodPattern, StrictTable, TableName, duration_between
 
+LONGEST_REST: Final = timedelta(hours=1)
 LONGEST_HOLD: Final = timedelta(days=30)
 
 
@@ -23,6 +24,9 @@ class LaneTable(StrictTable):
     methods: Annotated[list[MethodPattern], Field(min_length=1)]
     order: Literal["parallel", "fifo", "latest"] = "parallel"
     width: Annotated[int, Field(ge=1, le=WIDEST)] = 1
+    rest: Annotated[timedelta, BeforeValidator(duration_between(timedelta(), LONGEST_REST)), DURATION_SCHEMA] = (
+        timedelta()
+    )
     hold: Annotated[timedelta, BeforeValidator(duration_between(timedelta(), LONGEST_HOLD)), DURATION_SCHEMA] = (
         timedelta(seconds=30)
     )
@@ -35,7 +39,9 @@ class LaneTable(StrictTable):
 
     def build(self) -> LaneRule:
         """The lane that the table describes."""
-        return LaneRule(CommandLane(self.name, LaneOrder(self.order), self.width), tuple(self.methods), self.hold)
+        return LaneRule(
+            CommandLane(self.name, LaneOrder(self.order), self.width, self.rest), tuple(self.methods), self.hold
+        )
 
 
 def lane_faults(tables: Sequence[LaneTable], known: Collection[str] | None) -> Iterator[ProfileFault]:

@@ -6,7 +6,7 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `n` | place in the order of registration |
 | `about` | the registration; durations in µs |
 | `state`, `by`, `sender` | state; ids of nodes |
-| `times`, `until` | created, deadline, finished; expires, quarantined until (µs) |
+| `times`, `until` | created, deadline, finished; expires, quarantined until, at rest until (µs) |
 | `waiting` | nodes that wait for the outcome |
 | `reception` | received at (µs), correlation, size of the payload |
 | `occupied` | topics on which it waits, or which it keeps in quarantine |
@@ -48,7 +48,7 @@ def encode_record(record: Record, occupied: Sequence[str]) -> bytes:
         "about": _about(record.registration),
         "state": command.state,
         "times": [command.created_at, command.deadline, command.finished_at],
-        "until": [record.expires_at, record.quarantined_until],
+        "until": [record.expires_at, record.quarantined_until, record.rests_until],
         "by": command.received_by,
         "sender": record.sender,
         "waiting": record.waiting,
@@ -86,7 +86,7 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
     params, result, error, progress, late = texts[:5]
     registration = _registration(command_id, head["about"], params or b"")
     created_at, deadline, finished_at = head["times"]
-    expires_at, quarantined_until = head["until"]
+    expires_at, quarantined_until, *rests_until = head["until"]
     reception = None
     if head["reception"] is not None:
         received_at, correlation, size = head["reception"]
@@ -119,6 +119,7 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         reports=reports,
         report_count=head["count"],
         quarantined_until=quarantined_until,
+        rests_until=rests_until[0] if rests_until else 0,
         number=head["n"],
     )
 
@@ -142,12 +143,12 @@ def _about(one: Registration) -> dict[str, Any]:
         "trace": one.trace,
         "offline": one.if_offline,
         "notify": one.notify,
-        "lane": None if one.lane is None else [one.lane.name, one.lane.order, one.lane.width],
+        "lane": None if one.lane is None else [one.lane.name, one.lane.order, one.lane.width, micros(one.lane.rest)],
     }
 
 
-def _lane(name: str, order: str, width: int) -> CommandLane:
-    return CommandLane(name, LaneOrder(order), width)
+def _lane(name: str, order: str, width: int, rest: int) -> CommandLane:
+    return CommandLane(name, LaneOrder(order), width, timedelta(microseconds=rest))
 
 
 def _registration(command_id: str, about: dict[str, Any], params: bytes) -> Registration:

@@ -20,11 +20,13 @@ def lane(name: str, *further: str, methods: str = '["fly_*"]') -> str:
 
 
 def test_methods_find_their_lane() -> None:
-    one = parse_profile(HEAD + lane("flight", 'order = "fifo"') + lane("lamps", "width = 3", methods='["lamp"]'), "p")
+    one = parse_profile(
+        HEAD + lane("flight", 'order = "fifo"', 'rest = "5s"') + lane("lamps", "width = 3", methods='["lamp"]'), "p"
+    )
     flight, lamps = one.lane_of("fly_home"), one.lane_of("lamp")
     assert flight is not None
     assert lamps is not None
-    assert flight.lane == CommandLane("flight", LaneOrder.FIFO, 1)
+    assert flight.lane == CommandLane("flight", LaneOrder.FIFO, 1, timedelta(seconds=5))
     assert (lamps.lane, lamps.hold) == (CommandLane("lamps", LaneOrder.PARALLEL, 3), timedelta(seconds=30))
     assert one.lane_of("land") is None
     refusing = parse_profile(HEAD + lane("flight", 'hold = "0s"'), "p").lane_of("fly_home")
@@ -51,6 +53,7 @@ def test_methods_find_their_lane() -> None:
         (HEAD, lane("a", 'order = "random"'), "lane.0.order", "'parallel', 'fifo' or 'latest'"),
         (HEAD, lane("a", 'hold = "31d"'), "lane.0.hold", "is not a duration"),
         (HEAD, lane("a", 'hold = "721h"'), "lane.0.hold", "out of range"),
+        (HEAD, lane("a", 'rest = "2h"'), "lane.0.rest", "allowed: 0ms to 1h"),
         (HEAD, lane("A"), "lane.0.name", ""),
         (HEAD, "".join(lane(f"l{i}", methods=f'["m{i}"]') for i in range(17)), "lane.16", "allowed: 16 lanes"),
     ],

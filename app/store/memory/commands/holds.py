@@ -54,8 +54,9 @@ class MemoryHolds:
         comes_later = lane.order is LaneOrder.FIFO and self._table.line(registration)[0] is not record
         if not comes_later and len(in_flight) < lane.width:
             return None
-        soonest = min((one.command.deadline for one in in_flight), default=self._table.now())
-        return Waits(WaitReason.LANE, soonest + micros(LANE_LOOK))
+        look = micros(LANE_LOOK)
+        free = (one.command.deadline + look if one.open else one.rests_until for one in in_flight)
+        return Waits(WaitReason.LANE, min(free, default=self._table.now() + look))
 
     async def give_back(self, command_id: str, token: str) -> bool:
         self._table.forget_expired()

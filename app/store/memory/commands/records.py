@@ -48,6 +48,8 @@ class Record:
     """Until when an ORDER topic stays occupied after the outcome; 0 when it was freed."""
     claim: str = ""
     """The token of the last claim; one claims once."""
+    rests_until: int = 0
+    """Until when its place in a lane stays taken after the outcome; 0 when it was freed."""
     number: int = 0
     """Its place in the order of registration."""
     follower: Follower | None = None
@@ -60,6 +62,18 @@ class Record:
     @property
     def held(self) -> bool:
         return self.command.state is CommandState.HELD
+
+    @property
+    def was_sent(self) -> bool:
+        """True if its values have named it: it did not wait, or its last claim was not undone."""
+        hold = self.command.hold
+        return hold is None or (hold.claims > 0 and hold.given_back_at is None)
+
+    @property
+    def values(self) -> list[tuple[str, str]]:
+        """The values by which it is answered, with their topics."""
+        expectations = self.registration.expectations
+        return [(one.topic, one.value) for one in expectations if one.correlation is Correlation.VALUE]
 
     @property
     def outcome(self) -> Outcome | None:
@@ -156,7 +170,8 @@ class Indexes:
             return None
         return self.lanes.setdefault(registration.lane.topic(registration.device_id), LaneMembers())
 
-    def _leave_lane(self, registration: Registration) -> None:
+    def leave_lane(self, registration: Registration) -> None:
+        """Free the place in a lane, and in its line."""
         members = self._members(registration)
         if registration.lane is not None and members is not None:
             members.waiting.pop(registration.command_id, None)
@@ -164,11 +179,18 @@ class Indexes:
             if not members.waiting and not members.in_flight:
                 del self.lanes[registration.lane.topic(registration.device_id)]
 
-    def leave(self, registration: Registration, keep: Callable[[Expectation], bool] | None = None) -> None:
-        """No longer wait; topics of expectations that `keep` wants stay occupied."""
+    def leave(
+        self,
+        registration: Registration,
+        keep: Callable[[Expectation], bool] | None = None,
+        *,
+        rests: bool = False,
+    ) -> None:
+        """No longer wait. Topics of expectations that `keep` wants stay occupied; with `rests`, its place in a lane."""
         self.open.pop(registration.command_id, None)
         self.held.pop(registration.command_id, None)
-        self._leave_lane(registration)
+        if not rests:
+            self.leave_lane(registration)
         for one in registration.expectations:
             if keep is None or not keep(one):
                 self.free(one.topic, registration.command_id)
@@ -232,9 +254,18 @@ class CommandTable:
         """A command as it was, the oldest first; `occupied` as `occupied_by` gave it."""
         self._numbers = max(self._numbers, record.number)
         self.records[record.command.id] = record
+        values = self.indexes.values
+        before = {one: values[one] for one in record.values if one in values}
         self.indexes.enter(record.registration, held=record.held)
         if not record.open:
-            self.indexes.leave(record.registration, keep=lambda one: one.topic in occupied)
+            rests = record.rests_until > self.now()
+            self.indexes.leave(record.registration, keep=lambda one: one.topic in occupied, rests=rests)
+            for one in record.values:  # which name an open command, or the last one that was sent
+                holder = before.get(one)
+                if holder is not None and (self.records[holder].open or not record.was_sent):
+                    values[one] = holder
+                elif not record.was_sent:
+                    del values[one]
         heapq.heappush(self._expiries, (record.expires_at, record.command.id))
 
     def occupied_by(self, record: Record) -> list[str]:
@@ -263,9 +294,13 @@ class CommandTable:
         return sorted(waiting, key=lambda one: (one.command.created_at, one.command.id))
 
     def in_flight(self, lane: CommandLane, device_id: str) -> list[Record]:
-        """Return those of a lane that were sent, or are about to be."""
-        members = self._lane(lane, device_id)
-        return [] if members is None else [self.records[one] for one in members.in_flight]
+        """Return those that have a place in a lane: they were sent, or are about to be, or are at rest."""
+        members, now = self._lane(lane, device_id), self.now()
+        found = [] if members is None else [self.records[one] for one in members.in_flight]
+        for one in found:
+            if not one.open and one.rests_until <= now:
+                self.indexes.leave_lane(one.registration)
+        return [one for one in found if one.open or one.rests_until > now]
 
     def _lane(self, lane: CommandLane, device_id: str) -> LaneMembers | None:
         return self.indexes.lanes.get(lane.topic(device_id))

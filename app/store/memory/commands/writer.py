@@ -275,11 +275,15 @@ class MemoryCommandWriter:
         quarantine = (
             registration.quarantine if not held and state in (CommandState.TIMED_OUT, CommandState.CANCELLED) else None
         )
+        rests = registration.lane is not None and not held and state is not CommandState.SUCCEEDED
+        if rests and registration.lane is not None and registration.lane.rest:
+            record.rests_until = now + micros(registration.lane.rest)
+        rests = bool(record.rests_until)
         if quarantine:
             record.quarantined_until = now + micros(quarantine)
-            self._table.indexes.leave(registration, keep=lambda one: one.correlation is Correlation.ORDER)
+            self._table.indexes.leave(registration, keep=lambda one: one.correlation is Correlation.ORDER, rests=rests)
         else:
-            self._table.indexes.leave(registration)
+            self._table.indexes.leave(registration, rests=rests)
         line = self._table.line(registration)
         record.follower = Follower(line[0].command.id, registration.device_id) if line else None
         self._table.expire(record, now)

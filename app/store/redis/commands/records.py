@@ -37,7 +37,7 @@ _LAST_INSTANT: Final = 253_402_300_799_999_999
 
 NO_EXPECTATIONS: Final = b"-"
 _LANE: Final = "l"
-_LANE_KIND: Final = re.compile(rf"(?:^|,)[^.,]+\.{_LANE}([a-z])([0-9]+):([^.,]+)$")
+_LANE_KIND: Final = re.compile(rf"(?:^|,)[^.,]+\.{_LANE}([a-z])([0-9]+):([0-9]+):([^.:,]+)$")
 _ORDERS: Final = {one[0]: one for one in LaneOrder}
 
 _KINDS: Final = {Correlation.ID: "i", Correlation.VALUE: "v", Correlation.ECHO: "e", Correlation.ORDER: "o"}
@@ -268,7 +268,9 @@ def _expectations(partition: int, registration: Registration) -> str:
     lane = registration.lane
     if lane is not None:
         order, width = order_of(lane)
-        kinds[topic_digest(lane.topic(registration.device_id))] = [f"{_LANE}{order}{width}:{lane.name}"]
+        kinds[topic_digest(lane.topic(registration.device_id))] = [
+            f"{_LANE}{order}{width}:{micros(lane.rest) // 1000}:{lane.name}"
+        ]
     return ",".join(".".join((topic, *of_topic)) for topic, of_topic in kinds.items()) or NO_EXPECTATIONS.decode()
 
 
@@ -279,7 +281,11 @@ def order_of(lane: CommandLane) -> tuple[str, int]:
 
 def _lane(expectations: bytes) -> CommandLane | None:
     found = _LANE_KIND.search(expectations.decode("ascii", "replace"))
-    return None if found is None else CommandLane(found[3], _ORDERS[found[1]], int(found[2]))
+    return (
+        None
+        if found is None
+        else CommandLane(found[4], _ORDERS[found[1]], int(found[2]), timedelta(milliseconds=int(found[3])))
+    )
 
 
 def _digest(key: str) -> str:

@@ -304,7 +304,8 @@ def _lane_arguments(registration: Registration) -> list[Argument]:
     lane = registration.lane
     if lane is None:
         return []
-    return [*records.order_of(lane), MOST_HELD_OF_LANE, superseded(registration.command_id, lane.name)]
+    error = superseded(registration.command_id, lane.name)
+    return [*records.order_of(lane), MOST_HELD_OF_LANE, error, micros(lane.rest)]
 
 
 def _has_id(answer: Answer) -> bool:

@@ -6,8 +6,6 @@
 -- Writes record, due, topics, correlations; removes it from mqtt:held.
 -- Repeated: a token that has claimed it is told so until it is sent or given back, and claims nothing after that.
 
-local LANE_LOOK_US = 1e6 -- as in app/store/rules.py
-
 local id, record = ARGV[1], KEYS[1]
 local found = read(id, 'state', 'about', 'hold', 'claim', 'joined', 'not_before')
 local state, about, hold, claim, joined, not_before
@@ -27,9 +25,9 @@ if not_before and now < tonumber(not_before) then
 end
 local lane = match.lane
 if lane then
-  local count, soonest = in_flight(lane)
+  local count, soonest = taken_places(lane, now)
   if count >= lane.width or (lane.order == 'f' and head_of(line_of(lane)) ~= id) then
-    return {'waits', 'lane', micros((soonest or now) + LANE_LOOK_US)}
+    return {'waits', 'lane', micros(count > 0 and soonest or now + LANE_LOOK_US)}
   end
 end
 for _, topic in ipairs(match.topics) do

@@ -5,7 +5,8 @@
 --   about         "<created µs> <deadline µs> <retention ms> <quarantine µs> <idempotency digest or -> <expectations>
 --                 <home node> <device>" NUL method NUL profile NUL params. Expectations, with a comma between, are
 --                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order), e (by echo) or v<value digest>; - is none.
---                 A lane is among them as <digest>.l<first letter of its order><width>:<name>: its place is taken, and freed, as a topic
+--                 A lane is among them as <digest>.l<first letter of its order><width>:<rest ms>:<name>: its place is taken, and freed,
+--                 as a topic
 --   joined        further waiting nodes, with a blank before each
 --   watch         nodes that are told of progress as well, with a blank before each; they are waiting nodes, too
 --   seq           how many reports of progress there were; app/core/commands/history.py
@@ -13,6 +14,7 @@
 --   finished, by, result, error   the outcome: instant in µs, receiving node (app/core/commands/reception.py), JSON texts; a
 --                 record is open without it
 --   quarantine    until when (µs) its topic by order stays occupied after the outcome
+--   rests         until when (µs) its place in a lane stays taken after the outcome
 --   progress, late                JSON texts
 --   hold          "<until µs> <timeout µs> <claims>", and when a claim was given back (µs), of a command that waits, or waited, to be sent. While it is `held`
 --                 its deadline is the latest one that is possible, and no index but mqtt:held leads to it
@@ -32,6 +34,7 @@ local MOST_REPORTS, EDGE, MOST_REPORT = 200, 50, 8192 -- as in app/core/commands
 local MOST_HAPPENINGS, MOST_TEXT = 1000, 1024 -- as in app/core/commands/stream.py
 local RECORD = 1        -- as in app/core/versions.py
 local MOST_US = 1e17
+local LANE_LOOK_US = 1e6 -- as in app/store/rules.py
 local MOST_MS = 1e14    -- 3,000 years: more is a damaged record, and no time that Redis takes
 
 local tag = string.match(KEYS[1], '{%d+}')
@@ -97,8 +100,8 @@ local function parse(about)
       elseif kind == 'v' then
         topic.values[#topic.values + 1] = string.sub(part, 2)
       elseif kind == 'l' then
-        local order, width = string.match(part, '^l(%l)(%d+)')
-        lane = {digest = topic.digest, order = order, width = tonumber(width)}
+        local order, width, rest = string.match(part, '^l(%l)(%d+):(%d+)')
+        lane = {digest = topic.digest, order = order, width = tonumber(width), rest = 1000 * rest}
       end
     end
     if topic.digest then
@@ -187,17 +190,19 @@ local function head_of(line)
   end
 end
 
--- How many commands are in flight in a lane, and the soonest of their deadlines (µs). Those without a record leave it.
-local function in_flight(lane)
-  local place, count, soonest = key('topic', lane.digest), 0, nil
+-- How many commands have a place in a lane, in flight or at rest, and when one may be free at the latest (µs). Those
+-- without a record leave it. No rest is longer than that of the lane: the clock was set back.
+local function taken_places(lane, now)
+  local place, count, soonest = key('topic', lane.digest), 0, MOST_US
   for _, id in ipairs(redis.call('ZRANGE', place, 0, -1)) do
-    local found = read(id, 'state', 'finished', 'about')
-    if found and (found[3] or not found[2]) then
+    local found = read(id, 'state', 'finished', 'about', 'rests')
+    local rests = found and found[3] and tonumber(found[5] or '0') or 0
+    if found and (found[3] or not found[2]) and (rests <= now or rests - now > lane.rest) then
       redis.call('ZREM', place, id)
     else
       count = count + 1
-      local deadline = found and tonumber(string.match(found[4] or '', '^%d+ (%d+)'))
-      soonest = math.min(soonest or deadline or MOST_US, deadline or MOST_US)
+      local deadline = found and tonumber(string.match(found[4] or '', '^%d+ (%d+)')) or MOST_US
+      soonest = math.min(soonest, rests > 0 and rests or deadline + LANE_LOOK_US)
     end
   end
   return count, soonest
@@ -321,8 +326,13 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   local record = key('callback', id)
   local at_ms = later_ms(now, match.retention)
   local stays = match.quarantine > 0 and outcome.was ~= 'held' and (outcome.state == 'timed_out' or outcome.state == 'cancelled')
+  local lane = match.lane
+  local rests = lane and lane.rest > 0 and outcome.was ~= 'held' and outcome.state ~= 'succeeded'
   for _, topic in ipairs(match.topics) do
-    if stays and topic.by_order then
+    if rests and topic.digest == lane.digest then
+      live_until(key('topic', topic.digest), now, at_ms)
+      redis.call('HSET', record, 'rests', micros(now + lane.rest))
+    elseif stays and topic.by_order then
       live_until(key('topic', topic.digest), now, at_ms)
       redis.call('HSET', record, 'quarantine', micros(now + match.quarantine))
     else
@@ -353,6 +363,6 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   end
   happened(now, id, 'outcome', outcome.state, match, 1, outcome.error)
   local heard = wake(id, waiting, outcome, settler)
-  local follower = match.lane and head_of(line_of(match.lane))
+  local follower = lane and head_of(line_of(lane))
   return follower and table.concat({heard, follower, match.device}, ' ') or heard
 end
