@@ -3,11 +3,19 @@
 import { Trouble, html } from "./parts.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 
+/** Leads to the head of the page where the focus is nowhere: what was pressed went away with what it has done. */
+export function rescueFocus() {
+  setTimeout(() => {
+    if (document.activeElement === document.body) /** @type {HTMLElement | null} */ (document.querySelector("main h1"))?.focus({ preventScroll: true });
+  });
+}
+
 /**
  * A button that asks first, and says what went wrong.
  * @param {{ label: string, title: string, text: any, does: string, run: () => Promise<any>, done: (made: any) => void, children?: any }} props
  */
 export function Confirm({ label, title, text, does, run, done, children }) {
+  const acted = useRef(false);
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [error, fail] = useState(/** @type {any} */ (null));
   const [busy, work] = useState(false);
@@ -15,12 +23,15 @@ export function Confirm({ label, title, text, does, run, done, children }) {
   useEffect(() => {
     if (open) dialog.current?.showModal();
   }, [open]);
+  useEffect(() => () => acted.current && rescueFocus(), []);
   async function act() {
+    if (busy) return;
     work(true);
     fail(null);
     try {
       const made = await run();
       dialog.current?.close();
+      acted.current = true;
       done(made);
     } catch (problem) {
       fail(problem);
@@ -33,6 +44,6 @@ export function Confirm({ label, title, text, does, run, done, children }) {
       <p>${text}</p>
       ${children}
       ${error && html`<${Trouble} error=${error} />`}
-      <p class="row"><button type="button" autofocus onClick=${() => dialog.current?.close()}>No</button><button type="button" class="danger" disabled=${busy} onClick=${act}>${does}</button></p>
+      <p class="row"><button type="button" autofocus onClick=${() => dialog.current?.close()}>No</button><button type="button" class="danger" aria-disabled=${busy} onClick=${act}>${does}</button></p>
     </dialog>`}`;
 }

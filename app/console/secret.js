@@ -1,12 +1,16 @@
 /** A secret that is shown once: it is in the page until somebody says that they have it, and nowhere afterwards. */
 
+import { rescueFocus } from "./confirm.js";
 import { Copy, html } from "./parts.js";
 import { useEffect, useRef } from "./vendor/hooks.js";
 
 /** @param {{ text: string, title: string, hint: any, done: () => void }} props */
 export function Secret({ text, title, hint, done }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    dialog.current?.showModal();
+    return rescueFocus;
+  }, []);
   const stay = (/** @type {Event} */ event) => event.preventDefault(); // Escape would throw it away
   return html`<dialog ref=${dialog} aria-label=${title} onCancel=${stay} onClose=${done}>
     <h2>${title}</h2>

@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.async_api import Browser, async_playwright
 
 from tests.console.conftest import FLAGS
-from tests.console.site import ALARMS, EVENTS, Site, furnished, furnished_queues, site
+from tests.console.site import ALARMS, EVENTS, Site, furnished, furnished_fleets, furnished_queues, site
 from tests.services import find_binary
 
 SIZES = {"desktop": (1280, 800), "phone": (360, 740)}
@@ -29,7 +29,7 @@ async def picture(browser: Browser, there: Site, route: str, path: Path, *, size
     page = await context.new_page()
     await page.goto(there.page(route))
     await page.locator("h1, .headline").first.wait_for(state="attached")
-    await page.locator(".headline, [data-row], .card").first.wait_for()
+    await page.locator(".headline, [data-row], .card, form.sending").first.wait_for()
     await page.wait_for_timeout(SETTLED_MS)
     await page.screenshot(path=path, full_page=size == "phone")
     await context.close()
@@ -48,6 +48,10 @@ async def make(folder: Path, *, every: bool) -> None:
         if every:
             await furnished_queues(there)
             routes |= {"open": f"commands/{made['open']}", "nodes": "nodes"}
+            runs = await furnished_fleets(there)
+            await there.send("cover_open", device="dock-7", hold="8h")
+            routes |= {"fleets": "fleets", "fleet": f"fleets/{runs['paused']}", "new-fleet": "fleets/new"}
+            routes |= {"held": "held", "latency": "latency", "profiles": "profiles", "profile": "profiles/dji"}
             routes |= {"queues": "queues", "queue": f"queues/{ALARMS}", "events": "events?from=-1h"}
         for name, route in routes.items():
             for size in SIZES if every else ("desktop",):

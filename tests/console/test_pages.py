@@ -153,7 +153,7 @@ async def test_cancelling_says_first_that_the_device_is_not_told(there: Site, op
         await page.get_by_role("button", name="Cancel …").click()
         dialog = page.get_by_role("dialog")
         await expect(dialog).to_contain_text("The device is not told")
-        await expect(dialog.get_by_role("button", name="No, leave it")).to_be_focused()
+        await expect(dialog.get_by_role("button", name="No", exact=True)).to_be_focused()
         await dialog.get_by_role("button", name="Cancel the command").click()
         await expect(page.get_by_text("A caller cancelled it")).to_be_visible()
     assert (await there.rig.http.get(f"/v1/commands/{command}")).json()["state"] == "cancelled"

@@ -1,8 +1,9 @@
 /** A command: what became of it, why, and the request that sends it again. */
 
 import { Copy, Loading, State, Trouble, Value, When, html, progressOf, useTick } from "../parts.js";
-import { useEffect, useRef, useState } from "../vendor/hooks.js";
+import { useEffect, useState } from "../vendor/hooks.js";
 import { call, part } from "../api.js";
+import { Confirm } from "../confirm.js";
 import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
 import { written } from "../json.js";
 import { Live } from "../live.js";
@@ -39,28 +40,10 @@ function Waiting({ hold }) {
 
 /** @param {{ command: any, done: () => void }} props */
 function Cancel({ command, done }) {
-  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const [error, fail] = useState(/** @type {any} */ (null));
-  const [busy, work] = useState(false);
-  async function cancel() {
-    work(true);
-    try {
-      await call("POST", `v1/commands/${part(command.id)}/cancel`);
-      dialog.current?.close();
-      done();
-    } catch (problem) {
-      fail(problem);
-    }
-    work(false);
-  }
-  return html`<button type="button" onClick=${() => { fail(null); dialog.current?.showModal(); }}>Cancel …</button>
-    <dialog ref=${dialog} aria-labelledby="cancel-title">
-      <h2 id="cancel-title">Cancel ${command.method} on ${command.device_id}?</h2>
-      <p>Its callers get the outcome <em>cancelled</em> at once. The device is not told: it may go on, and what it still answers is kept as a late answer.</p>
-      <pre tabindex="0" role="region" aria-label="The request"><code>homing cancel ${command.id}</code></pre>
-      ${error && html`<${Trouble} error=${error} />`}
-      <p class="row"><button type="button" autofocus onClick=${() => dialog.current?.close()}>No, leave it</button><button type="button" class="danger" disabled=${busy} onClick=${cancel}>${busy ? "Cancelling …" : "Cancel the command"}</button></p>
-    </dialog>`;
+  const text = html`Its callers get the outcome <em>cancelled</em> at once. The device is not told: it may go on, and what it still answers is kept as a late answer.`;
+  return html`<${Confirm} label="Cancel …" title=${`Cancel ${command.method} on ${command.device_id}?`} text=${text} does="Cancel the command" run=${() => call("POST", `v1/commands/${part(command.id)}/cancel`)} done=${done}>
+    <pre tabindex="0" role="region" aria-label="The request"><code>homing cancel ${command.id}</code></pre>
+  <//>`;
 }
 
 /** @param {{ command: any, explanation: any, open: boolean, again: () => void }} props */

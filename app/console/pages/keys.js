@@ -51,7 +51,7 @@ function New({ made }) {
       <div class="field"><label for="key-days">Days</label><input id="key-days" name="days" inputmode="numeric" defaultValue=${String(DAYS)} autocomplete="off" aria-describedby="key-days-hint" /><p class="hint muted" id="key-days-hint">Until it expires. Empty: it never does.</p></div>
       <div class="field"><label for="key-narrow">Narrow</label><textarea id="key-narrow" name="narrow" rows="2" placeholder="allow read *:* on *" spellcheck=${false} aria-describedby="key-narrow-hint"></textarea><p class="hint muted" id="key-narrow-hint">Rules, one a line. The key may do only what both they and the roles allow. Empty: all that the roles do.</p></div>
       ${error && html`<${Trouble} error=${error} />`}
-      <p class="row"><button type="submit" class="chief" disabled=${busy}>Make it</button></p>
+      <p class="row"><button type="submit" class="chief" aria-disabled=${busy}>Make it</button></p>
     </form></details>`;
 }
 

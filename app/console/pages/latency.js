@@ -18,9 +18,9 @@ export function quantile(sorted, share) {
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
 }
 
-/** Methods with what their commands took, the slowest first. @param {any[]} commands newest first */
+/** Methods with what their commands took, the slowest first; those that waited for their device say nothing of it. @param {any[]} commands newest first */
 export function methodsOf(commands) {
-  const groups = Map.groupBy(commands.filter((one) => one.finished_at && one.state !== "cancelled"), (one) => `${one.profile}:${one.method}`);
+  const groups = Map.groupBy(commands.filter((one) => one.finished_at && one.state !== "cancelled" && !one.hold), (one) => `${one.profile}:${one.method}`);
   const found = [...groups].map(([name, all]) => {
     const took = all.map((one) => Date.parse(one.finished_at) - Date.parse(one.created_at));
     const sorted = took.toSorted((one, other) => one - other);
@@ -78,7 +78,8 @@ export function Latency() {
   }, [turn]);
   const methods = methodsOf(found.commands);
   const retry = () => again(turn + 1);
-  return html`<h1 tabindex="-1">Latency</h1>
+  return html`<p class="back"><a href="#/commands">‹ Commands</a></p>
+    <h1 tabindex="-1">Latency</h1>
     ${error && html`<${Trouble} error=${error} again=${retry} />`}
     ${!found.done && !error && html`<${Loading} rows=${6} />`}
     ${found.done && methods.length === 0 && html`<p class="empty">No command that you may read has ended within the last hour.</p>`}

@@ -53,7 +53,7 @@ export function Login({ why, done }) {
         <label><input type="radio" name="by" value=${BY_PASSWORD} form="" checked=${by === BY_PASSWORD} onChange=${() => change(BY_PASSWORD)} /> name and password</label>
       </fieldset>
       <${Fields} key=${by} by=${by} />
-      <p class="row"><button type="submit" class="chief" disabled=${busy}>${busy ? "Logging in …" : "Log in"}</button></p>
+      <p class="row"><button type="submit" class="chief" aria-disabled=${busy}>${busy ? "Logging in …" : "Log in"}</button></p>
     </form>
     ${error && html`<${Trouble} error=${error} />`}
     <p class="muted">The login lasts for twelve hours at most, and no longer than the key. It ends at once when it, the key or the password is taken away.</p>

@@ -140,7 +140,7 @@ function Form({ profiles, usual }) {
           <${Field} ...${more} name="hold" label="How long a device may be away" hint="From when its turn comes; 5m if it is left out." />
         </fieldset>`}
     ${error && html`<${Trouble} error=${error} />`}
-    <p class="row"><button type="submit" class="chief" disabled=${busy}>${busy ? "Looking …" : "See what it would be"}</button><${Copy} text=${() => postByCurl(PATH, text())} label="Copy as curl" /><${Copy} text=${text} label="JSON" /></p>
+    <p class="row"><button type="submit" class="chief" aria-disabled=${busy}>${busy ? "Looking …" : "See what it would be"}</button><${Copy} text=${() => postByCurl(PATH, text())} label="Copy as curl" /><${Copy} text=${text} label="JSON" /></p>
     ${dry && html`<${Dry} dry=${dry} method=${named} begin=${begin} />`}
   </form>`;
 }

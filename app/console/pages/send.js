@@ -62,7 +62,7 @@ function Form({ device, profile, methods, openness, given }) {
     <div class="row"><label>Timeout <input class="short" value=${form.timeout} placeholder="10s" autocomplete="off" onInput=${(/** @type {any} */ event) => change({ timeout: event.currentTarget.value })} /></label>
       <label><input type="checkbox" checked=${form.oneWay} onChange=${() => change({ oneWay: !form.oneWay })} /> one way: expect no answer</label></div>
     ${error && html`<${Trouble} error=${error} />`}
-    <p class="row"><button type="submit" class="chief" disabled=${busy}>${busy ? "Sending …" : "Send"}</button>
+    <p class="row"><button type="submit" class="chief" aria-disabled=${busy}>${busy ? "Sending …" : "Send"}</button>
       <${Copy} text=${() => sendByCurl(request)} label="Copy as curl" /><${Copy} text=${() => sendByPython(request)} label="Python" /><${Copy} text=${() => sendByCommandLine(request)} label="CLI" /></p>
     ${method && html`<${Sure} method=${method} device=${device} text=${written(params, 2)} box=${box} send=${send} />`}
   </form>`;

@@ -31,6 +31,7 @@ function Changes({ hook, tell, show }) {
   const [busy, work] = useState(false);
   const [error, fail] = useState(/** @type {any} */ (null));
   async function test() {
+    if (busy) return;
     work(true);
     fail(null);
     try {
@@ -42,7 +43,7 @@ function Changes({ hook, tell, show }) {
     work(false);
   }
   const turn = (/** @type {boolean} */ enabled) => () => call("PATCH", path, { body: { enabled } });
-  return html`<p class="row"><button type="button" disabled=${busy} onClick=${test}>${busy ? "Testing …" : "Test"}</button>
+  return html`<p class="row"><button type="button" aria-disabled=${busy} onClick=${test}>${busy ? "Testing …" : "Test"}</button>
       ${hook.enabled
         ? html`<${Confirm} key="off" label="Disable …" title=${`Tell ${hook.url} nothing?`} text="What waits for it is kept for a day, and delivered if it is enabled by then." does="Disable it" run=${turn(false)} done=${() => tell("It is disabled.")} />`
         : html`<${Confirm} key="on" label="Enable …" title=${`Tell ${hook.url} again?`} text="What has waited for less than a day is delivered." does="Enable it" run=${turn(true)} done=${() => tell("It is enabled.")} />`}

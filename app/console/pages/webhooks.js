@@ -44,14 +44,14 @@ function New({ made }) {
   }
   return html`<details><summary>New webhook</summary>
     <form class="sending" onSubmit=${submit}>
-      <div class="field"><label for="hook-url">URL</label><input id="hook-url" name="url" type="url" required placeholder="https://backend.example/hook" autocomplete="off" /></div>
+      <div class="field"><label for="hook-url">URL</label><input id="hook-url" name="url" type="url" required autocomplete="off" aria-describedby="hook-url-hint" /><p class="hint muted" id="hook-url-hint">An https address that can be reached from the nodes.</p></div>
       <fieldset class="params"><legend>Outcomes</legend>
         <p class="row">${HOOK_EVENTS.map((one) => html`<label key=${one}><input type="checkbox" name="events" value=${one} defaultChecked=${true} /> ${one.replace("command.", "").replace("_", " ")}</label>`)}</p>
         <div class="row"><label>Devices <input class="short" name="devices" placeholder="dock-*" autocomplete="off" spellcheck=${false} /></label><label>Methods <input class="short" name="methods" placeholder="dji:*" autocomplete="off" spellcheck=${false} /></label></div>
       </fieldset>
       <div class="field"><label for="hook-queue">Or the events of a queue</label><input id="hook-queue" name="queue" maxlength="64" autocomplete="off" spellcheck=${false} aria-describedby="hook-queue-hint" /><p class="hint muted" id="hook-queue-hint">Then outcomes of commands are not told. It needs <code>consume</code> on the queue.</p></div>
       ${error && html`<${Trouble} error=${error} />`}
-      <p class="row"><button type="submit" class="chief" disabled=${busy}>Make it</button></p>
+      <p class="row"><button type="submit" class="chief" aria-disabled=${busy}>Make it</button></p>
     </form></details>`;
 }
 
