@@ -1,4 +1,4 @@
-"""What sends to the outside, for those who need not know how: its library is loaded when something is sent first."""
+"""The port of what sends to the outside; its library is loaded when something is sent first."""
 
 from __future__ import annotations
 

@@ -16,13 +16,20 @@ _REFUSAL: Final = {reason: number for number, reason in RETURN_CODES.items()}
 _FLAGS: Final = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
 
 
-@singledispatch
 def encode(packet: Packet, version: ProtocolVersion) -> bytes:
     """The packet in this version; a CONNECT has one itself. 3.1.1 leaves out what it cannot say."""
+    if isinstance(packet, packets.Publish):  # these two are nearly all, and a dispatch takes as long as their bytes
+        return _publish(packet, version)
+    if isinstance(packet, packets.PublishAck):
+        return _ack(packet, version)
+    return _encode(packet, version)
+
+
+@singledispatch
+def _encode(packet: Packet, version: ProtocolVersion) -> bytes:
     raise TypeError(f"{type(packet).__name__} is no packet of {version.name}")
 
 
-@encode.register
 def _publish(packet: packets.Publish, version: ProtocolVersion) -> bytes:
     if bool(packet.packet_id) != bool(packet.qos):
         raise ValueError("a packet identifier belongs to QoS 1 and 2, and to these alone")  # [MQTT-2.2.1-2]
@@ -35,13 +42,12 @@ def _publish(packet: packets.Publish, version: ProtocolVersion) -> bytes:
     return _whole(PacketType.PUBLISH, b"".join((*head, packet.payload)), flags)
 
 
-@encode.register
 def _ack(packet: packets.PublishAck, version: ProtocolVersion) -> bytes:
     end = _short_end(packet.type, packet.reason, packet.properties, version)
     return _whole(packet.type, packet.packet_id.to_bytes(2) + end)
 
 
-@encode.register
+@_encode.register
 def _subscribe(packet: packets.Subscribe, version: ProtocolVersion) -> bytes:
     pieces = [_head(packet.packet_id, packet.properties, PacketType.SUBSCRIBE, version)]
     for one in packet.filters:
@@ -50,34 +56,34 @@ def _subscribe(packet: packets.Subscribe, version: ProtocolVersion) -> bytes:
     return _whole(PacketType.SUBSCRIBE, b"".join(pieces))
 
 
-@encode.register
+@_encode.register
 def _unsubscribe(packet: packets.Unsubscribe, version: ProtocolVersion) -> bytes:
     head = _head(packet.packet_id, packet.properties, PacketType.UNSUBSCRIBE, version)
     return _whole(PacketType.UNSUBSCRIBE, b"".join((head, *map(text_of, packet.filters))))
 
 
-@encode.register
+@_encode.register
 def _unsuback(packet: packets.Unsuback, version: ProtocolVersion) -> bytes:
     head = _head(packet.packet_id, packet.properties, PacketType.UNSUBACK, version)
     return _whole(PacketType.UNSUBACK, head + (bytes(packet.reasons) if version is V5 else b""))
 
 
-@encode.register
+@_encode.register
 def _pingreq(_packet: packets.Pingreq, _version: ProtocolVersion) -> bytes:
     return _whole(PacketType.PINGREQ, b"")
 
 
-@encode.register
+@_encode.register
 def _pingresp(_packet: packets.Pingresp, _version: ProtocolVersion) -> bytes:
     return _whole(PacketType.PINGRESP, b"")
 
 
-@encode.register
+@_encode.register
 def _disconnect(packet: packets.Disconnect, version: ProtocolVersion) -> bytes:
     return _whole(PacketType.DISCONNECT, _short_end(PacketType.DISCONNECT, packet.reason, packet.properties, version))
 
 
-@encode.register
+@_encode.register
 def _connect(packet: packets.Connect, _version: ProtocolVersion) -> bytes:
     version, will = packet.version, packet.will
     flags = packet.clean_start << 1 | (packet.password is not None) << 6 | (packet.user_name is not None) << 7
@@ -97,7 +103,7 @@ def _connect(packet: packets.Connect, _version: ProtocolVersion) -> bytes:
     return _whole(PacketType.CONNECT, b"".join(pieces))
 
 
-@encode.register
+@_encode.register
 def _connack(packet: packets.Connack, version: ProtocolVersion) -> bytes:
     if version is V5:
         end = write_properties(packet.properties, PacketType.CONNACK)
@@ -106,7 +112,7 @@ def _connack(packet: packets.Connack, version: ProtocolVersion) -> bytes:
     return _whole(PacketType.CONNACK, bytes((packet.session_present, refusal)))
 
 
-@encode.register
+@_encode.register
 def _suback(packet: packets.Suback, version: ProtocolVersion) -> bytes:
     head = _head(packet.packet_id, packet.properties, PacketType.SUBACK, version)
     if version is V5:
@@ -114,7 +120,7 @@ def _suback(packet: packets.Suback, version: ProtocolVersion) -> bytes:
     return _whole(PacketType.SUBACK, head + bytes(min(one, ReasonCode.UNSPECIFIED_ERROR) for one in packet.reasons))
 
 
-@encode.register
+@_encode.register
 def _auth(packet: packets.Auth, version: ProtocolVersion) -> bytes:
     if version is V3:
         raise ValueError("3.1.1 has no AUTH")

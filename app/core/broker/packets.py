@@ -42,7 +42,7 @@ class Connack:
     properties: Properties = NO_PROPERTIES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # nobody changes one: to be frozen makes it take three times as long to make
 class Publish:
     """A message (section 3.3). `packet_id` is 0 with QoS 0, and `topic` may be empty where an alias stands for it."""
 
@@ -55,7 +55,7 @@ class Publish:
     properties: Properties = NO_PROPERTIES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as above
 class PublishAck:
     """PUBACK, PUBREC, PUBREL or PUBCOMP (sections 3.4 to 3.7), as `type` says."""
 

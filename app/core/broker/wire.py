@@ -98,6 +98,8 @@ class Reader:
 
 def variable_of(value: int) -> bytes:
     """A variable byte integer; ValueError when four bytes cannot say it."""
+    if 0 <= value < _CONTINUED:
+        return bytes((value,))
     if not 0 <= value <= MOST_REMAINING:
         raise ValueError(f"{value} is no variable byte integer; allowed: 0 to {MOST_REMAINING}")
     encoded = bytearray()

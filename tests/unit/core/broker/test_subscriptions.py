@@ -194,3 +194,19 @@ def test_nobody_is_left_in_a_share() -> None:
     bench.pass_seconds(60)
     assert len(bench.broker.subscriptions) == 0
     assert bench.broker.waiting_bytes == 0
+
+
+def test_a_topic_that_was_looked_up_before_meets_new_filters_and_none_that_have_gone() -> None:
+    bench = BrokerBench()
+    first, second, talker = bench.connected("first"), bench.connected("second"), bench.connected("talker")
+    first.subscribe("a/+")
+    for number, added in enumerate((False, True)):
+        if added:
+            second.subscribe("a/#")
+        talker.publish("a/b", b"%d" % number)
+    assert payloads(first.hear()) == [b"0", b"1"]
+    assert payloads(second.hear()) == [b"1"]
+    first.say(Unsubscribe(9, ("a/+",)))
+    talker.publish("a/b", b"2")
+    assert payloads(first.hear()) == []
+    assert payloads(second.hear()) == [b"2"]
