@@ -1,4 +1,4 @@
-"""What people come for, by the keyboard alone: the focus is never lost, nor hidden below the head of the page."""
+"""People do what they come for by the keyboard alone: the focus is never lost, nor hidden below the head of the page."""
 
 from __future__ import annotations
 

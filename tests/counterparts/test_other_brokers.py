@@ -1,4 +1,4 @@
-"""What docs/support.md says of brokers other than Mosquitto, asked of those that are on this machine.
+"""Brokers other than Mosquitto are as docs/support.md says, if they are on this machine.
 
 Run by `scripts/test --counterparts`.
 """
@@ -136,7 +136,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[OtherBroker]:
 
 
 def doctor(settings: Mapping[str, str]) -> dict[str, str]:
-    """What `homing doctor` has seen of the broker, by subject."""
+    """Return the findings of `homing doctor` about the broker, by subject."""
     command = [sys.executable, "-m", "app.cli", "doctor", "--json"]
     found = subprocess.run(
         command, env=environment(settings), capture_output=True, text=True, timeout=10 * PATIENCE, check=False

@@ -20,7 +20,7 @@ BEHIND_SECONDS: Final = 0.3
 
 
 class RedisPair:
-    """Whoever connects to one of the addresses reaches the primary of the moment."""
+    """A primary and a replica behind addresses that lead to the primary of the moment."""
 
     def __init__(
         self, primary: RedisProcess, replica: RedisProcess, link: FaultProxy, addresses: Mapping[str, FaultProxy]
