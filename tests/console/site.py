@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -148,6 +149,11 @@ async def furnished_queues(there: Site) -> None:
     await bury(there, ["no such dock"])
     await publish(there, *({"number": number} for number in range(4)))
     await take(there, 4)
+
+
+async def answers(page: Page, path: str, body: Any) -> None:  # noqa: ANN401 - JSON
+    """Answer requests for this path with this body."""
+    await page.route(path, lambda route: route.fulfill(body=json.dumps(body), content_type="application/json"))
 
 
 async def asked_again(page: Page, button: str, does: str) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import pytest_asyncio
@@ -15,7 +14,7 @@ from playwright.async_api import Page, Response, expect
 from app.core.access.rules import BUILT_IN
 from tests.api.test_access import Site as Guarded
 from tests.console.conftest import OpenPage
-from tests.console.site import EVENTS, Site
+from tests.console.site import EVENTS, Site, answers
 from tests.console.test_hostile import TEXTS, harmless
 from tests.console.test_looks import SIZES, flawless
 from tests.console.test_sessions import guarded_site, log_in
@@ -163,11 +162,6 @@ async def test_a_link_to_what_is_not_ones_own_says_which_right_it_needs(
         await page.goto(site.page("webhooks"))
         await expect(page.get_by_role("main").get_by_role("status").filter(has_text="webhooks")).to_be_visible()
         await flawless(page)
-
-
-async def answers(page: Page, path: str, body: Any) -> None:  # noqa: ANN401 - JSON
-    """Answer requests for this path with this body."""
-    await page.route(path, lambda route: route.fulfill(body=json.dumps(body), content_type="application/json"))
 
 
 @pytest.mark.parametrize("width", [1280, 360])

@@ -6,14 +6,23 @@ import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 from tests.console.conftest import OpenPage
-from tests.console.site import EVENTS, Site, asked_again, fleet_run, furnished_fleets, has_events, site, tell_presence
+from tests.console.site import (
+    EVENTS,
+    Site,
+    answers,
+    asked_again,
+    fleet_run,
+    furnished_fleets,
+    has_events,
+    site,
+    tell_presence,
+)
 from tests.console.test_hostile import TEXTS, harmless
 from tests.console.test_looks import SIZES, flawless
 from tests.waiting import PATIENCE
@@ -151,11 +160,6 @@ async def test_no_text_of_a_run_becomes_anything_else(
         await expect(page.get_by_text(f"{len(TEXTS)} targets shown")).to_be_visible()
         await expect(page.get_by_text("⟨U+202E⟩turned").first).to_be_visible()
         await harmless(page)
-
-
-async def answers(page: Page, path: str, body: Any) -> None:  # noqa: ANN401 - JSON
-    """Answer requests for this path with this body."""
-    await page.route(path, lambda route: route.fulfill(body=json.dumps(body), content_type="application/json"))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

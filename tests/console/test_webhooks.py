@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 from homing_rig.receivers import Receiver, receiving
 from tests.console.conftest import OpenPage
-from tests.console.site import Site, asked_again, site
+from tests.console.site import Site, answers, asked_again, site
 from tests.console.test_hostile import TEXTS, harmless
 from tests.console.test_looks import SIZES, flawless
 from tests.waiting import PATIENCE, eventually
@@ -124,11 +123,6 @@ async def test_what_changes_a_webhook_is_asked_again_and_then_done(there: Told, 
         await expect(page.get_by_role("heading", name="Webhooks")).to_be_focused()
         await page.goto(there.site.page(f"webhooks/{hook['id']}"))
         await expect(page.get_by_role("alert")).to_contain_text("answered 404")
-
-
-async def answers(page: Page, path: str, body: Any) -> None:  # noqa: ANN401 - JSON
-    """Answer requests for this path with this body."""
-    await page.route(path, lambda route: route.fulfill(body=json.dumps(body), content_type="application/json"))
 
 
 @pytest.mark.parametrize("width", [1280, 360])
