@@ -14,7 +14,7 @@ from app.callbacks.pending import Pending
 from app.commands.explain.explainer import SUBJECT as COMMAND
 from app.commands.explain.explainer import Explainer
 from app.commands.peer_query import PeerQuery, Question
-from app.commands.send.invoker import error_of
+from app.commands.send.unsent import error_of
 from app.core.clock import Clock
 from app.core.commands.command import Command
 from app.core.commands.diagnosis import CommandDiagnosis

@@ -28,8 +28,9 @@ from app.api.problems import ProblemType
 from app.api.representation import command_json, error_or_none, heard_json
 from app.api.sse import EventStream, SseStreams, wants_events
 from app.api.story import feed_of
-from app.commands.send.invoker import Invocation, error_of, unsent_code
+from app.commands.send.invoker import Invocation
 from app.commands.send.registrar import CommandRequest
+from app.commands.send.unsent import error_of, unsent_code
 from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.access.rules import Action

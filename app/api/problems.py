@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from app.api.http import PROBLEM_JSON, BytesResponse, SlowBodyError
 from app.api.representation import command_json
-from app.commands.send.invoker import DEVICE_OFFLINE, NO_SUBSCRIBER
+from app.commands.send.unsent import DEVICE_OFFLINE, NO_SUBSCRIBER
 from app.core import errors
 from app.core.commands.command import Command
 from app.core.payload import MAX_BYTES, MAX_DEPTH

@@ -18,8 +18,8 @@ from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
 from app.commands.deadlines.expirer import Expirer
-from app.commands.send.invoker import no_subscriber, not_sent
 from app.commands.send.publisher import Publisher
+from app.commands.send.unsent import no_subscriber, not_sent
 from app.core.clock import Clock
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.errors import (

@@ -15,8 +15,8 @@ import structlog
 
 from app.callbacks.observer import Observers
 from app.commands.deadlines.expirer import Expirer
-from app.commands.send.invoker import not_sent
 from app.commands.send.publisher import Publisher
+from app.commands.send.unsent import not_sent
 from app.core.clock import Clock
 from app.core.commands.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUnconfirmedError, UnavailableError

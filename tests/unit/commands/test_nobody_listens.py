@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from app.commands.send.absence import Absence
-from app.commands.send.invoker import Invocation, may_be_sent_again, unsent_code
+from app.commands.send.invoker import Invocation
+from app.commands.send.unsent import may_be_sent_again, unsent_code
 from app.core.commands.callback import Answer
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.identifiers import CANARY

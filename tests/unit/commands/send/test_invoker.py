@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.commands.send.invoker import may_be_sent_again, unsent_code
+from app.commands.send.unsent import may_be_sent_again, unsent_code
 from app.core.commands.callback import Registration
 from app.core.commands.command import Command, CommandState
 from app.core.commands.routing import Outcome

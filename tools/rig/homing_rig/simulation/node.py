@@ -15,8 +15,8 @@ from app.api.hot import SWEEP_GRACE
 from app.api.problems import BY_ERROR, INTERNAL, NO_OUTCOME, NOT_SENT, TIMED_OUT, UNSENT_BY_CODE
 from app.cluster.adopter import NOBODY
 from app.command_plane import CommandPlane, CommandSurroundings, open_commands
-from app.commands.send.invoker import unsent_code
 from app.commands.send.registrar import CommandRequest
+from app.commands.send.unsent import unsent_code
 from app.core.clock import Clock
 from app.core.cluster.charter import Charter
 from app.core.cluster.wakekey import WakeKey
