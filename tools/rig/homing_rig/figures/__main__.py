@@ -15,6 +15,7 @@ from app.runtime.telemetry import configure_logging
 from homing_rig.figures.access import first, revocation
 from homing_rig.figures.access_parts import parts
 from homing_rig.figures.audit import audit
+from homing_rig.figures.broker import broker
 from homing_rig.figures.clients import failing, rolling
 from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
 from homing_rig.figures.limits import limits
@@ -36,6 +37,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "access-first": first,
     "access-parts": parts,
     "audit": audit,
+    "broker": broker,
     "limits": limits,
     "logins": logins,
     "tokens": tokens,
