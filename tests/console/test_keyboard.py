@@ -1,4 +1,4 @@
-"""People do what they come for by the keyboard alone: the focus is never lost, nor hidden below the head of the page."""
+"""People do all of it by the keyboard alone: the focus is never lost, nor hidden below the head of the page."""
 
 from __future__ import annotations
 
