@@ -127,6 +127,7 @@ class Homing:
                 explainer=commands.explainer,
                 store=kernel.store,
                 failures=observed.failures,
+                recent=observed.recent,
                 open_commands=commands.open_commands,
                 glance=lambda: glance_at(self.node, fills(), len(commands.open_commands), kernel.clock),
                 clock=kernel.clock,

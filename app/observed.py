@@ -19,6 +19,7 @@ from app.observers.failures import Failures
 from app.observers.journal import Journal
 from app.observers.measures import CommandMeasures
 from app.observers.notes import Notes
+from app.observers.recent import RecentCommands
 from app.plane import Plane
 from app.runtime.services import Service
 from app.runtime.telemetry import BurstLog
@@ -36,6 +37,7 @@ class Observed:
     measures: CommandMeasures
     notes: Notes
     failures: Failures
+    recent: RecentCommands
     waiting: WaitingDevices
     watches: Watches
     command_stream: CommandStream
@@ -56,15 +58,17 @@ def open_observers(kernel: Kernel, observers: Sequence[Observer]) -> Observed:
     kernel.channel.wake.add(lambda command_id, _outcome: watches.hear(command_id))
     kernel.channel.watched.add(watches.hear)
     notes, failures, waiting = Notes(node_id, clock), Failures(), WaitingDevices(clock)
+    recent = RecentCommands(clock)
     stream = CommandStream(
         kernel.store.changes, kernel.store, counters, always=kernel.settings.command.events == "always"
     )
-    listening = (*observers, notes, failures, measures, watches, waiting, Drops(BurstLog(counters, clock)))
+    listening = (*observers, notes, failures, recent, measures, watches, waiting, Drops(BurstLog(counters, clock)))
     return Observed(
         observers=Observers(counters, [one for one in (*listening, spans, journal) if one is not None]),
         measures=measures,
         notes=notes,
         failures=failures,
+        recent=recent,
         waiting=waiting,
         watches=watches,
         command_stream=stream,

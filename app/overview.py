@@ -20,16 +20,20 @@ from app.core.commands.command import Command
 from app.core.commands.diagnosis import CommandDiagnosis
 from app.core.commands.misses import Target
 from app.core.errors import CapacityError, UnavailableError
+from app.core.last_hour import NOTHING, LastHour, together
 from app.core.overview import JudgedFailure, NodeGlance, party_of
 from app.node import Node
 from app.observers.failures import Failure, Failures
+from app.observers.recent import RecentCommands
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandReader
 
 KEPT_SECONDS: Final = 2.0
 LOOKED_BACK_US: Final = 3_600_000_000
+MINUTE_US: Final = 60_000_000
 MOST_FAILURES: Final = 200
 MOST_OPEN: Final = 50
+MOST_METHODS: Final = 20
 MOST_EXPLAINED: Final = 64
 """How many failures are explained for one overview; the others follow in the next ones."""
 EXPLAINED_AT_ONCE: Final = 4
@@ -66,6 +70,7 @@ class ClusterGlance:
     failures: Sequence[JudgedFailure]
     open: Sequence[OpenCommand]
     """Those that have been open for longest, on each node."""
+    last_hour: LastHour
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class _NodeAnswer:
     glance: NodeGlance
     failures: Sequence[Failure]
     open: Sequence[OpenCommand]
+    last_hour: LastHour
 
 
 class Overviews:
@@ -87,6 +93,7 @@ class Overviews:
         explainer: Explainer,
         store: CommandReader,
         failures: Failures,
+        recent: RecentCommands,
         open_commands: Iterable[Pending],
         glance: Callable[[], Awaitable[NodeGlance]],
         clock: Clock,
@@ -96,6 +103,7 @@ class Overviews:
         self._explainer = explainer
         self._store = store
         self._failures = failures
+        self._recent = recent
         self._open_commands = open_commands
         self._glance = glance
         self._clock = clock
@@ -131,6 +139,7 @@ class Overviews:
             complete=complete,
             failures=await self._explained(latest, now),
             open=sorted((one for each in told for one in each.open), key=lambda one: one.created_at),
+            last_hour=together([one.last_hour for one in told], now // MINUTE_US, MOST_METHODS),
         )
 
     async def _explained(self, latest: Sequence[Failure], now: int) -> Sequence[JudgedFailure]:
@@ -169,6 +178,7 @@ class Overviews:
                 OpenCommand(one.command_id, one.device_id, one.profile, one.method, one.created_us, glance.node_id)
                 for one in islice((one for one in self._open_commands if one.registered), MOST_OPEN)
             ],
+            self._recent.read(),
         )
 
     async def _answer(self, _question: Question) -> Mapping[str, Any]:
@@ -184,6 +194,7 @@ class Overviews:
             },
             "failures": own.failures,
             "open": [(one.command_id, one.device_id, one.profile, one.method, one.created_at) for one in own.open],
+            "hour": own.last_hour.told(),
         }
 
     def _now_us(self) -> int:
@@ -209,7 +220,7 @@ async def glance_at(node: Node, fills: Mapping[str, Fill], open_here: int, clock
 def _answer_of(said: Mapping[str, Any]) -> _NodeAnswer:
     node = str(said["node"])
     if SUBJECT not in said:
-        return _NodeAnswer(NodeGlance(node, answered=True), (), ())
+        return _NodeAnswer(NodeGlance(node, answered=True), (), (), NOTHING)
     about = dict(said[SUBJECT])
     fullest = about["fullest"]
     glance = NodeGlance(
@@ -229,6 +240,7 @@ def _answer_of(said: Mapping[str, Any]) -> _NodeAnswer:
             OpenCommand(str(command_id), str(device), str(profile), str(method), int(at), node)
             for command_id, device, profile, method, at in said["open"]
         ],
+        LastHour.of(said["hour"]),
     )
 
 

@@ -22,10 +22,22 @@ def overview(
         return
     verdict = found.get("verdict") or {}
     tell(out, f"In trouble: {verdict.get('party') or _NOBODY}. {verdict.get('text')}")
+    hour = (found.get("last_hour") or {}).get("total")
+    if hour:
+        tell(out, f"Last hour: {hour['begun']} sent, {_ended(hour['ended'])}, p99 {_seconds(hour['p99_ms'])}.")
     if found.get("trouble"):
         table(shown, found["trouble"], _trouble, ("party", "reason", "commands", "devices", "method", "newest"))
     if found.get("open_commands"):
         table(shown, found["open_commands"], _open, ("open", "device", "method", "since"))
+
+
+def _ended(outcomes: Any) -> str:  # noqa: ANN401 - a JSON object
+    told = [f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(outcomes.items())]
+    return ", ".join(told) or "none ended"
+
+
+def _seconds(ms: float | None) -> str:
+    return "unknown" if ms is None else f"{ms / 1000:.2f} s"
 
 
 def _trouble(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object

@@ -83,3 +83,25 @@ async def test_failures_of_others_are_not_counted(site: Site) -> None:  # noqa: 
     await eventually(known)
     foreign = await overview(site.rig, site.headers("neighbour"))
     assert (foreign["trouble"], foreign["verdict"]["party"]) == ([], None)
+
+
+async def test_the_last_hour_is_told_in_numbers() -> None:
+    async with running() as rig:
+        quiet = (await overview(rig))["last_hour"]
+        assert (quiet["total"]["begun"], quiet["minutes"], quiet["methods"]) == (0, [], [])
+        await rig.send("ok")
+        await rig.send("refuse")
+        await rig.send("silent", timeout="5m", headers={"Prefer": "respond-async"})
+        found = (await overview(rig))["last_hour"]
+        assert sum(one["begun"] for one in found["minutes"]) == found["total"]["begun"] == 3
+        assert found["total"]["ended"] == {"succeeded": 1, "failed": 1}
+        by_method = {one["method"]: one for one in found["methods"]}
+        assert by_method.keys() == {"ok", "refuse"}
+        assert (by_method["ok"]["ended"], by_method["refuse"]["ended"]) == ({"succeeded": 1}, {"failed": 1})
+        assert by_method["ok"]["p99_ms"] >= by_method["ok"]["p50_ms"] > 0
+
+
+async def test_numbers_of_all_callers_need_the_right_to_metrics(site: Site) -> None:  # noqa: F811 - the fixture
+    await an_open_command(site, OWN)
+    assert (await overview(site.rig, site.headers("viewer")))["last_hour"] is None
+    assert (await overview(site.rig, site.headers("boss")))["last_hour"]["minutes"]

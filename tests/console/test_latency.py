@@ -27,33 +27,60 @@ async def there() -> AsyncIterator[Site]:
         yield one
 
 
-def command(number: int, method: str, took: float, state: str = "succeeded") -> dict[str, Any]:
-    """One of a page: it took so many seconds of at most ten."""
-    at = "2026-11-21T10:00:{:06.3f}Z"
-    ends = {"created_at": at.format(0), "finished_at": at.format(took), "deadline": at.format(10)}
-    return {"id": str(number), "profile": "dji", "method": method, "state": state, **ends}
+def of_method(method: str, p50: float | None, late: int = 0) -> dict[str, Any]:
+    """A method of an overview: a hundred have ended."""
+    times = {"p50_ms": p50, "p95_ms": p50, "p99_ms": p50}
+    return {
+        "profile": "dji",
+        "method": method,
+        "timeout_ms": 10_000,
+        "ended": {"timed_out": late, "failed": 100},
+        **times,
+    }
+
+
+def overview(*methods: dict[str, Any]) -> dict[str, Any]:
+    """As much of one as the page reads."""
+    numbers = {"begun": 1204, "ended": {"succeeded": 1190, "failed": 3, "cancelled": 9}, "p99_ms": 1800}
+    hour = {"total": numbers, "minutes": [{"at": "2026-11-21T10:00:00Z", **numbers}], "methods": methods}
+    return {"at": "2026-11-21T10:00:40Z", "last_hour": hour}
 
 
 async def test_methods_are_listed_by_what_they_take_the_slowest_first(there: Site, open_page: OpenPage) -> None:
-    quick = [command(n, "cover_open", n / 1000) for n in range(1, 101)]
-    slow = [command(200, "return_home", 10, "timed_out"), command(201, "return_home", 2)]
-    pages = {"": {"commands": quick, "cursor": "more"}, "more": {"commands": slow, "cursor": None}}
+    said: list[dict[str, Any]] = [
+        overview(of_method("cover_open", 50.0), of_method("return_home", 2000.0, 1), of_method("land", None)),
+        {"at": "2026-11-21T10:00:40Z", "last_hour": None},
+    ]
     async with open_page(there.page("latency")) as page:
-        await expect(page.get_by_text("No command that you may read has ended")).to_be_visible()
+        await expect(page.get_by_text("No command has ended within the last hour")).to_be_visible()
         await flawless(page)
-        await page.route(
-            "**/v1/commands?*",
-            lambda route: route.fulfill(body=json.dumps(pages["more" if "cursor=more" in route.request.url else ""])),
-        )
+        await page.route("**/v1/overview", lambda route: route.fulfill(body=json.dumps(said.pop(0))))
         await page.get_by_role("button", name="Read again").click()
         rows = page.get_by_role("row").filter(has_text="dji:")
         await expect(rows.nth(0).get_by_role("cell")).to_have_text(
-            ["dji:return_home", "2 ended", "p50 2.0 s", "p95 10 s", "p99 10 s", "timeout 10 s", "1 timed out", ""]
+            ["dji:return_home", "101 ended", "p50 2.0 s", "p95 2.0 s", "p99 2.0 s", "timeout 10 s", "1 timed out"]
         )
-        await expect(rows.nth(1).get_by_role("cell")).to_have_text(
-            ["dji:cover_open", "100 ended", "p50 50 ms", "p95 95 ms", "p99 99 ms", "timeout 10 s", "0 timed out", ""]
+        await expect(rows.nth(1)).to_contain_text("dji:cover_open")
+        await expect(rows.nth(2).get_by_role("cell")).to_have_text(
+            ["dji:land", "100 ended", "p50 –", "p95 –", "p99 –", "timeout 10 s", "0 timed out"]
         )
-        await expect(page.get_by_text("Of the latest 102 commands")).to_be_visible()
+        hour = page.get_by_role("region", name="Commands of the last hour")
+        await expect(hour.get_by_role("definition")).to_have_text(["1,204", "3", "1.8 s"])
+        await page.get_by_role("button", name="Read again").click()
+        await expect(page.get_by_role("status").filter(has_text="need the metrics right")).to_be_visible()
+
+
+async def test_each_minute_has_its_place_in_a_line(there: Site, open_page: OpenPage) -> None:
+    minutes = [{"at": "2026-11-21T09:01:00Z", "begun": 7}, {"at": "2026-11-21T10:00:00Z", "begun": 5}]
+    script = """async (minutes) => {
+        const { lineOf } = await import(HOUR);
+        return lineOf(minutes, Date.parse("2026-11-21T10:00:40Z"), (one) => one.begun);
+    }"""
+    async with open_page(there.page("latency")) as page:
+        source = await page.evaluate("() => performance.getEntriesByType('resource').map((one) => one.name)")
+        [hour] = [one for one in source if one.endswith("/hour.js")]
+        line = await page.evaluate(script.replace("HOUR", json.dumps(hour)), minutes)
+    assert (len(line), line[0], line[-1], sum(line)) == (60, 7, 5, 12)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -63,14 +90,14 @@ async def test_the_page_is_accessible_fits_and_takes_texts_as_they_are(
 ) -> None:
     width, height = SIZES[size]
     options = {"viewport": {"width": width, "height": height}, "color_scheme": theme, "has_touch": size == "phone"}
-    body = json.dumps({"commands": [command(n, text, 1) for n, text in enumerate(TEXTS)], "cursor": None})
+    body = json.dumps(overview(*(of_method(text, 1.0) for text in dict.fromkeys(TEXTS))))
     for method in ("ok", "refuse", "ok"):
         await there.ended(method)
     async with open_page(there.page("latency"), **options) as page:
         await expect(page.get_by_role("row").filter(has_text="homing:ok")).to_be_visible()
         await flawless(page)
         await page.screenshot(path=tmp_path / f"latency-{theme}-{width}.png", full_page=True)
-        await page.route("**/v1/commands?*", lambda route: route.fulfill(body=body))
+        await page.route("**/v1/overview", lambda route: route.fulfill(body=body))
         await page.get_by_role("button", name="Read again").click()
         await expect(page.get_by_text("⟨U+202E⟩turned").first).to_be_visible()
         await expect(page.locator("tbody script, tbody img, tbody b")).to_have_count(0)

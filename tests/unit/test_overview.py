@@ -16,6 +16,7 @@ from app.commands.peer_query import PeerQuery
 from app.core.commands.misses import Target
 from app.core.overview import NodeGlance, judge_cluster
 from app.observers.failures import Failures
+from app.observers.recent import RecentCommands
 from app.overview import Overviews
 from app.runtime.system import new_charter
 from app.store.commands import CommandReader
@@ -58,6 +59,7 @@ def overviews_of(node_id: str, channels: Channels) -> tuple[Overviews, PeerQuery
         explainer=cast("Explainer", None),
         store=cast("CommandReader", None),
         failures=Failures(),
+        recent=RecentCommands(ManualClock()),
         open_commands=(),
         glance=glance,
         clock=ManualClock(),

@@ -14,9 +14,10 @@ from app.api.openapi import knows, problems_of
 from app.api.representation import instant
 from app.api.v1 import overview_models as schemas
 from app.core.access.rules import Action
+from app.core.last_hour import CommandTally, LastHour
 from app.core.overview import NodeGlance, OverallVerdict, TroubleGroup, grouped, judge_cluster
 from app.node import NodeState
-from app.overview import OpenCommand
+from app.overview import MINUTE_US, OpenCommand
 
 MOST_OPEN: Final = 50
 
@@ -35,7 +36,8 @@ async def read_overview(ports: NodePorts, asker: WhoAsks) -> Reply:
     """Asks all nodes at most every two seconds, whoever calls. The verdict names the first party that is in trouble.
 
     The parties are Homing itself, the MQTT broker, devices and callers, in this order. Commands count only if the
-    caller may read them. A verdict that is not certain blames nobody.
+    caller may read them. A verdict that is not certain blames nobody. The last hour is what the nodes that live have
+    seen of it: a node that was restarted has forgotten what was before. Its times are read off histograms.
     """
     named = asker.may(Action.NODES)
     found = await ports.overviews.read()
@@ -48,6 +50,7 @@ async def read_overview(ports: NodePorts, asker: WhoAsks) -> Reply:
         "nodes": [_node(one) for one in found.nodes] if named else None,
         "missing": [one.node_id for one in found.nodes if not one.answered] if named else None,
         "open_commands": [_open(one) for one in visible[:MOST_OPEN]],
+        "last_hour": _last_hour(found.last_hour) if asker.may(Action.METRICS) else None,
         "trouble": [_trouble(one) for one in grouped(failures)],
     }
     return BytesResponse(orjson.dumps(body), headers=[(b"cache-control", b"no-store")])
@@ -82,6 +85,29 @@ def _open(one: OpenCommand) -> dict[str, Any]:
         "created_at": instant(one.created_at),
         "home_node": one.home_node,
     }
+
+
+def _last_hour(found: LastHour) -> dict[str, Any]:
+    return {
+        "total": {"begun": found.total.begun} | _tally(found.total),
+        "minutes": [
+            {"at": instant(minute * MINUTE_US), "begun": one.begun} | _tally(one)
+            for minute, one in found.minutes.items()
+        ],
+        "methods": [
+            {"profile": method.profile, "method": method.name, "timeout_ms": _ms(one.timeout)} | _tally(one)
+            for method, one in found.methods.items()
+        ],
+    }
+
+
+def _tally(one: CommandTally) -> dict[str, Any]:
+    quantiles = {f"p{percent}_ms": _ms(one.quantile(percent / 100)) for percent in (50, 95, 99)}
+    return {"ended": one.ended, **quantiles}
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(1000 * seconds, 1)
 
 
 def _trouble(one: TroubleGroup) -> dict[str, Any]:

@@ -80,6 +80,43 @@ class Trouble(_OverviewModel):
     newest: NewestFailure
 
 
+class _Tally(_OverviewModel):
+    ended: Annotated[dict[str, int], Field(description="The number of commands that have ended, by outcome.")]
+    p50_ms: Annotated[float | None, Field(description="How long half of them took at most; null if none is known.")]
+    p95_ms: float | None
+    p99_ms: float | None
+
+
+class TotalOfCommands(_Tally):
+    """The commands of all callers. Times are from the call to the outcome, and 300 s at most."""
+
+    begun: Annotated[int, Field(description="The number of commands that were registered.")]
+
+
+class MinuteOfCommands(TotalOfCommands):
+    """The commands of a minute, of all callers."""
+
+    at: Annotated[Instant, Field(description="The beginning of the minute, by the clocks of the nodes.")]
+
+
+class MethodOfCommands(_Tally):
+    """The commands of a method, of all callers and devices."""
+
+    profile: str
+    method: str
+    timeout_ms: Annotated[float, Field(description="The longest timeout that one of them had.")]
+
+
+class HourOfCommands(_OverviewModel):
+    """The commands of the last hour in numbers."""
+
+    total: TotalOfCommands
+    minutes: Annotated[list[MinuteOfCommands], Field(description="Minutes in which there were commands, oldest first.")]
+    methods: Annotated[
+        list[MethodOfCommands], Field(description="The 20 methods with most commands, counted in steps of 5 minutes.")
+    ]
+
+
 class Overview(_OverviewModel):
     """The cluster at a glance. Each part has what the caller may read, and is null if they may not read any of it."""
 
@@ -92,6 +129,10 @@ class Overview(_OverviewModel):
     missing: Annotated[list[str] | None, Field(description="Live nodes that did not answer; needs the `nodes` action.")]
     open_commands: Annotated[
         list[OpenNow], Field(description="The commands that have been open for longest, 50 at most.")
+    ]
+    last_hour: Annotated[
+        HourOfCommands | None,
+        Field(description="The last hour in numbers; needs the `metrics` action for all devices."),
     ]
     trouble: Annotated[
         list[Trouble],
