@@ -16,7 +16,7 @@ from tests.api.test_access import Site as Guarded
 from tests.console.conftest import OpenPage
 from tests.console.site import EVENTS, Site, answers
 from tests.console.test_hostile import TEXTS, harmless
-from tests.console.test_looks import SIZES, flawless
+from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
 from tests.console.test_sessions import guarded_site, log_in
 from tests.console.test_webhooks import SERVED
 from tests.waiting import PATIENCE, eventually
@@ -232,8 +232,7 @@ async def test_no_text_of_access_becomes_anything_else(
         await harmless(page)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@IN_EVERY_LOOK
 async def test_pages_of_access_and_profiles_are_accessible_and_fit(
     there: tuple[Site, Guarded], open_page: OpenPage, tmp_path: Path, size: str, theme: str
 ) -> None:

@@ -14,7 +14,7 @@ from playwright.async_api import Route, expect
 from tests.console.conftest import OpenPage
 from tests.console.site import EVENTS, Site, has_events, publish, site
 from tests.console.test_hostile import NUMBERS, TEXTS, harmless
-from tests.console.test_looks import SIZES, flawless
+from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -152,8 +152,7 @@ async def test_no_text_of_an_event_becomes_anything_else_and_large_ones_are_fold
             await harmless(page)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@IN_EVERY_LOOK
 async def test_the_page_of_events_is_accessible_and_fits(
     there: Site, open_page: OpenPage, tmp_path: Path, size: str, theme: str
 ) -> None:

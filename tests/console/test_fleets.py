@@ -24,7 +24,7 @@ from tests.console.site import (
     tell_presence,
 )
 from tests.console.test_hostile import TEXTS, harmless
-from tests.console.test_looks import SIZES, flawless
+from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -162,8 +162,7 @@ async def test_no_text_of_a_run_becomes_anything_else(
         await harmless(page)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@IN_EVERY_LOOK
 async def test_pages_of_runs_are_accessible_and_fit(
     there: tuple[Site, dict[str, str]], open_page: OpenPage, tmp_path: Path, size: str, theme: str
 ) -> None:

@@ -13,7 +13,7 @@ from playwright.async_api import expect
 from tests.console.conftest import OpenPage
 from tests.console.site import EVENTS, Site, has_events, site, tell_presence
 from tests.console.test_hostile import TEXTS, harmless
-from tests.console.test_looks import SIZES, flawless
+from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -54,8 +54,7 @@ async def test_what_is_held_says_what_it_waits_for_and_ends_after_a_question(the
         await expect(page.get_by_role("row").filter(has_text="cover_close")).to_contain_text("held")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@IN_EVERY_LOOK
 async def test_the_page_is_accessible_and_takes_texts_as_they_are(
     there: Site, open_page: OpenPage, tmp_path: Path, size: str, theme: str
 ) -> None:

@@ -14,7 +14,7 @@ from playwright.async_api import expect
 from tests.console.conftest import OpenPage
 from tests.console.site import Site, site
 from tests.console.test_hostile import TEXTS
-from tests.console.test_looks import SIZES, flawless
+from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -83,8 +83,7 @@ async def test_each_minute_has_its_place_in_a_line(there: Site, open_page: OpenP
     assert (len(line), line[0], line[-1], sum(line)) == (60, 7, 5, 12)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@IN_EVERY_LOOK
 async def test_the_page_is_accessible_fits_and_takes_texts_as_they_are(
     there: Site, open_page: OpenPage, tmp_path: Path, size: str, theme: str
 ) -> None:

@@ -19,6 +19,15 @@ expect.set_options(timeout=PATIENCE * 1000)
 AXE = (Path(__file__).parent / "axe.min.js").read_text("utf-8")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 SIZES = {"desktop": (1280, 800), "phone": (360, 740)}
+IN_EVERY_LOOK = pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        ("desktop", "light"),
+        ("phone", "dark"),
+        pytest.param("desktop", "dark", marks=pytest.mark.long),
+        pytest.param("phone", "light", marks=pytest.mark.long),
+    ],
+)
 VIOLATIONS = """async (tags) => {
     const found = await axe.run(document, {runOnly: {type: "tag", values: tags}});
     return found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" | ")}`);
@@ -41,8 +50,7 @@ async def flawless(page: Page) -> None:
     assert await page.evaluate(STICKING_OUT) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@IN_EVERY_LOOK
 async def test_every_page_is_accessible_and_fits(
     furniture: tuple[Site, dict[str, str]], open_page: OpenPage, tmp_path: Path, size: str, theme: str
 ) -> None:

@@ -29,7 +29,7 @@ from tests.console.site import (
     take,
 )
 from tests.console.test_hostile import TEXTS, harmless
-from tests.console.test_looks import SIZES, flawless
+from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
 from tests.console.test_sessions import guarded_site, log_in
 from tests.waiting import PATIENCE, eventually
 
@@ -219,8 +219,7 @@ async def test_no_text_of_a_queue_becomes_anything_else(there: Site, open_page: 
             await harmless(page)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@IN_EVERY_LOOK
 async def test_pages_of_queues_are_accessible_and_fit(
     there: Site, open_page: OpenPage, tmp_path: Path, size: str, theme: str
 ) -> None:

@@ -17,7 +17,7 @@ from homing_rig.receivers import Receiver, receiving
 from tests.console.conftest import OpenPage
 from tests.console.site import Site, answers, asked_again, site
 from tests.console.test_hostile import TEXTS, harmless
-from tests.console.test_looks import SIZES, flawless
+from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
 from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -150,8 +150,7 @@ async def test_no_text_of_a_webhook_becomes_anything_else(there: Told, open_page
         await harmless(page)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@IN_EVERY_LOOK
 async def test_pages_of_webhooks_are_accessible_and_fit(
     there: Told, open_page: OpenPage, tmp_path: Path, size: str, theme: str
 ) -> None:
