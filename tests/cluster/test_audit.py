@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
@@ -57,7 +58,7 @@ async def test_nothing_is_missing_after_a_stop_of_the_database_and_the_death_of_
             "HOMING_AUDIT_DIR": str(folder),
             "HOMING_AUDIT_REQUIRED": "true",
         }
-        directory = open_directory(url, new_cluster_id=new_secret)
+        directory = open_directory(url, new_cluster_id=new_secret, budget=timedelta(seconds=PATIENCE))
         with cluster_of(2, redis_server, mosquitto, **settings) as cluster:
             key = await add_service(directory, "caller")
             async with aiohttp.ClientSession() as session:

@@ -70,7 +70,9 @@ async def everything(up: UpProcess) -> dict[str, Json]:
                 found[name] = await response.json()
     (away,) = [one for one in found.pop("sessions")["sessions"] if one["client_id"] == "away"]
     found["away"] = {name: away[name] for name in ("principal", "subscriptions", "waiting", "expiry_s")}
-    found["retained"]["retained"] = [one for one in found["retained"]["retained"] if one["topic"] != "noise"]
+    found["retained"]["retained"] = [
+        one for one in found["retained"]["retained"] if not one["topic"].startswith(("noise", "$SYS/"))
+    ]
     found["events"].pop("cursor")  # it follows the clock
     for one in found["keys"]["keys"]:
         one.pop("last_used_at")  # asking is a use
