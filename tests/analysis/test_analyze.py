@@ -319,6 +319,7 @@ def test_the_verdict_is_the_medians_of_the_stages(analysed: Analysed) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.long
 def test_what_other_seeds_plant_is_flagged_and_nothing_else(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     other = Analysed(spark, tmp_path, seed, EXAMPLE)
     assert other.flagged == other.planted

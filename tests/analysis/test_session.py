@@ -156,6 +156,7 @@ def part(*arguments: str) -> Iterator[str]:
 
 
 @pytest.mark.timeout(PATIENCE)
+@pytest.mark.long
 def test_spark_submit_on_a_cluster_of_two_workers(tmp_path: Path) -> None:
     """As documented; executors find no Python, and need none."""
     log, out = tmp_path / "log", tmp_path / "out"

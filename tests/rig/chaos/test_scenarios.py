@@ -23,7 +23,7 @@ async def test_scenario(name: str, tmp_path: Path) -> None:
     assert result.passed, (result.history.parent / "report.txt").read_text()
 
 
-@pytest.mark.parametrize("name", ["R3", "R18"])
+@pytest.mark.parametrize("name", ["R3", pytest.param("R18", marks=pytest.mark.long)])
 async def test_scenario_with_access(name: str, tmp_path: Path) -> None:
     """Nodes that ask for keys and keep an audit are killed, and leave nothing behind."""
     require_programs()
