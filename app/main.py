@@ -155,10 +155,9 @@ class Homing:
             raise
 
 
-def _tell_gone(known: KnownFromEvents, fleets: FleetPlane | None, node_id: str) -> None:
+def _tell_gone(known: KnownFromEvents, fleets: FleetPlane, node_id: str) -> None:
     known.gone(node_id)
-    if fleets is not None:
-        fleets.drivers.gone(node_id)
+    fleets.drivers.gone(node_id)
 
 
 def _this_node(

@@ -69,7 +69,6 @@ async def read_index(request: Request, ports: NodePorts) -> Reply:
         "devices": ports.directory,
         "webhooks": ports.webhooks,
         "events": ports.events,
-        "fleets": ports.fleets,
     }
     there = {name: path for name, path in LINKS.items() if planes.get(name, ports) is not None}
     links = {name: f"{root}{path}" for name, path in there.items()}

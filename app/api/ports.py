@@ -139,7 +139,6 @@ class Ports:
     """Shows the cluster at a glance."""
     broker: BrokerPlane | None
     """None on a node that is no broker."""
-    fleets: FleetPlane | None
-    """None where the store keeps no fleet runs."""
+    fleets: FleetPlane
     queues: QueuePlane | None
     """None where there are no events, or where their engine keeps no queues."""

@@ -137,7 +137,6 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.UnroutedError: ProblemType("unrouted", "No queue has a route for this key", 422),
         errors.QueueChangedError: ProblemType("queue-changed", "Queues were changed meanwhile", 409),
         errors.FleetError: INTERNAL,
-        errors.FleetsOffError: ProblemType("no-fleets", "This node drives no fleet runs", 404),
         errors.RunNotFoundError: ProblemType("run-not-found", "There is no such fleet run", 404),
         errors.NoTargetsError: ProblemType("no-targets", "No device is a target of the run", 422),
         errors.RunStateError: ProblemType("run-state", "The state of the run does not allow this", 409),

@@ -49,7 +49,6 @@ HomingError
 │   ├── BrokerOffError          this node has none
 │   └── BrokerEntryNotFoundError  it has no such session or retained message
 ├── FleetError                  about a fleet run
-│   ├── FleetsOffError          this node drives none
 │   ├── RunNotFoundError
 │   ├── NoTargetsError          no device is meant
 │   ├── RunStateError           its state does not allow this
@@ -409,10 +408,6 @@ class UnroutedError(QueueError):
 
 class FleetError(HomingError):
     """Base of errors about a fleet run; nothing was changed."""
-
-
-class FleetsOffError(FleetError):
-    """This node drives no fleet runs; says why."""
 
 
 class RunNotFoundError(FleetError):

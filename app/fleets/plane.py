@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from app.access.ports import Access
 from app.commands.held.command_holder import CommandHolder
-from app.core.errors import FleetsOffError
 from app.fleets.administration import FleetAdministrator
 from app.fleets.driver import DriverPorts
 from app.fleets.drivers import FleetDrivers
@@ -40,26 +39,14 @@ class FleetSurroundings:
     """Says whether a device is there; None where nobody knows."""
 
 
-def needed_fleets(plane: FleetPlane | None) -> FleetPlane:
-    """The fleet runs of the node; FleetsOffError where it drives none."""
-    if plane is None:
-        raise FleetsOffError(
-            "this node drives no fleet runs: they need a HOMING_STORE_URL of redis:// (or memory://), not rocks://"
-        )
-    return plane
-
-
 def open_fleets(
     kernel: Kernel,
     holder: CommandHolder,
     cancel: Callable[[str], Awaitable[Finished]],
     around: FleetSurroundings,
-) -> FleetPlane | None:
-    """Fleet runs over held commands; None where the store keeps none."""
+) -> FleetPlane:
+    """Fleet runs over held commands."""
     store = kernel.store.fleets
-    if store is None:
-        return None
-
     driving = DriverPorts(
         store=store,
         commands=kernel.store,

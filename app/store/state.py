@@ -33,8 +33,8 @@ class StateStore(CommandStore, CommandHistory, HoldStore, Lifetime, Protocol):
         """The store of who is told of outcomes, on the same connections."""
 
     @property
-    def fleets(self) -> FleetStore | None:
-        """The store of fleet runs, on the same connections; None where the engine keeps none."""
+    def fleets(self) -> FleetStore:
+        """The store of fleet runs, on the same connections."""
 
     @property
     def changes(self) -> CommandChanges:

@@ -19,6 +19,7 @@ from tests.waiting import PATIENCE, eventually
 
 COMMANDS = 60
 KILLS = 3
+RUN = 6
 WORK = 180
 
 
@@ -66,6 +67,11 @@ class Client:
     async def get(self, path: str) -> Json:
         async with self._session.get(f"{self._node.url}{path}") as response:
             assert response.status == 200, await response.text()
+            return dict(await response.json())
+
+    async def begin(self, run: Json) -> Json:
+        async with self._session.post(f"{self._node.url}/v1/fleet-runs", json=run) as response:
+            assert response.status == 202, await response.text()
             return dict(await response.json())
 
     async def state(self, command_id: str) -> str:
@@ -136,6 +142,37 @@ async def test_what_was_answered_before_a_kill_is_there_after_it(tmp_path: Path,
                 await asyncio.to_thread(node.start)
                 for command_id, outcome in told.items():
                     assert await client.get(f"/v1/commands/{command_id}") == outcome
+
+
+async def test_a_fleet_run_goes_on_after_a_kill(tmp_path: Path, broker: MosquittoProcess) -> None:
+    """One command has ended before it, one while the node was dead, one is open: none is sent twice."""
+    held = Held()
+    targets = [f"SN{number:03}" for number in range(RUN)]
+    with node_in(tmp_path, broker) as node:
+        async with devices(broker, held) as device, client_of(node) as client:
+            command = {"method": "return_home", "timeout": "300s", "hold": "1h"}
+            wanted = {"targets": {"devices": targets}, "command": command, "in_flight": 2, "order": "as_listed"}
+            run = await client.begin(wanted)
+            await eventually(lambda: len(held.commands) == 2)
+            first, second = held.commands.values()
+            device.answer(first)
+            await eventually(lambda: len(held.commands) == 3)
+            await asyncio.to_thread(node.kill)
+            device.answer(second)
+            await asyncio.to_thread(node.start)
+            held.at_once = True
+            for one in [*held.commands.values()][2:]:
+                device.answer(one)
+
+            async def has_ended() -> bool:
+                return bool((await client.get(f"/v1/fleet-runs/{run['id']}"))["state"] == "succeeded")
+
+            await eventually(has_ended)
+            done = await client.get(f"/v1/fleet-runs/{run['id']}")
+            page = await client.get(f"/v1/fleet-runs/{run['id']}/targets")
+            assert (done["counts"], done["digest"]) == ({"succeeded": RUN}, run["digest"])
+            assert {one["command_id"] for one in page["targets"]} == set(held.commands)
+            assert set(device.executed.values()) == {1}
 
 
 async def test_queues_outlive_a_kill(tmp_path: Path, broker: MosquittoProcess) -> None:

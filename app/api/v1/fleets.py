@@ -32,11 +32,11 @@ from app.core.fleets.targets import MOST_TARGETS
 from app.core.identifiers import validate_idempotency_key
 from app.fleets.administration import RunOwner
 from app.fleets.plan import KnownRun
-from app.fleets.plane import FleetPlane, needed_fleets
+from app.fleets.plane import FleetPlane
 
 SHOWN_DRY: Final = 100
-_AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.FleetsOffError])
-_OF_ONE: Final = (BY_ERROR[errors.RunNotFoundError], problems.INVALID, *_AWAY)
+_AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
+_OF_ONE: Final = (BY_ERROR[errors.RunNotFoundError], problems.INVALID, _AWAY)
 _MAY: Final = acts(Action.FLEET)
 
 router = APIRouter(prefix="/v1/fleet-runs", tags=["fleet runs"], route_class=StrictBodyRoute)
@@ -87,7 +87,7 @@ class _Bridge:
 
 async def _bridge(ports: NodePorts, asker: WhoAsks) -> _Bridge:
     asker.check_own(Action.FLEET)
-    return _Bridge(needed_fleets(ports.fleets), asker, ports)
+    return _Bridge(ports.fleets, asker, ports)
 
 
 _OnBridge = Annotated[_Bridge, Depends(_bridge)]
@@ -120,7 +120,7 @@ def _dry(text: str) -> bool:
             BY_ERROR[errors.CapacityError],
             BY_ERROR[errors.NotYetError],
             BY_ERROR[errors.NodeDrainingError],
-            *_AWAY,
+            _AWAY,
         ),
     },
     openapi_extra={"requestBody": {"required": True, "content": json_of(models.FleetRunBody)}, **_MAY},
@@ -179,7 +179,7 @@ async def begin_fleet_run(
     summary="List fleet runs, newest first",
     response_model=models.FleetRunPage,
     response_description="A page of runs.",
-    responses=problems_of(problems.INVALID, *_AWAY),
+    responses=problems_of(problems.INVALID, _AWAY),
     openapi_extra=_MAY,
 )
 async def list_fleet_runs(

@@ -8,32 +8,55 @@ from datetime import timedelta
 from typing import Any, Final
 
 from app.store.fleets import KEPT, MOST_LISTED, NewRecord, RunChange, RunRecord, Written, check_open
+from app.store.memory.commands.records import Changed, nobody
 from app.store.rules import micros
+
+PLAN_ROW: Final = "p"
+"""What never changes of a run."""
+RUN_ROW: Final = "r"
+"""What changes of it."""
+RESULT_ROW: Final = "s"
+"""The note about one of its targets."""
 
 
 @dataclass(slots=True)
-class _Lease:
+class RunLease:
+    """The right to drive a run. A holder has it until an instant (µs); the epoch grows with each change of hands."""
+
     holder: str = ""
     until: int = 0
     epoch: int = 0
 
 
 @dataclass(slots=True)
-class _Kept:
+class KeptRun:
+    """A run, with all that belongs to it. Instants in µs."""
+
     record: RunRecord
     targets: Sequence[Sequence[str]]
     expires_at: int
+    changed_at: int
+    """When somebody has changed it last, or begun it."""
     ended: bool = False
     results: dict[int, Sequence[Any]] = field(default_factory=dict)
-    lease: _Lease = field(default_factory=_Lease)
+    lease: RunLease = field(default_factory=RunLease)
 
 
 class MemoryFleets:
-    """`now` is the store's clock in microseconds. It promises nothing across the end of the process."""
+    """`now` is the store's clock in microseconds; `changed` is told what somebody else may keep."""
 
-    def __init__(self, now: Callable[[], int]) -> None:
+    def __init__(self, now: Callable[[], int], changed: Changed = nobody) -> None:
         self._now = now
-        self._runs: Final[dict[str, _Kept]] = {}
+        self._changed = changed
+        self._runs: Final[dict[str, KeptRun]] = {}
+
+    def kept(self, run_id: str) -> KeptRun | None:
+        """Return a run with all that belongs to it, if there is one."""
+        return self._runs.get(run_id)
+
+    def restore(self, run: KeptRun) -> None:
+        """A run as it was, the oldest first. A lease ends with the process, so nobody drives it."""
+        self._runs[run.record.run_id] = run
 
     async def create(self, record: NewRecord) -> str:
         self._forget_expired()
@@ -51,8 +74,9 @@ class MemoryFleets:
             status=record.status,
             marks=record.marks,
         )
-        expires_at = now + micros(record.lasts + KEPT)
-        self._runs[record.run_id] = _Kept(kept, record.targets, expires_at)
+        self._runs[record.run_id] = KeptRun(kept, record.targets, now + micros(record.lasts + KEPT), now)
+        self._changed((PLAN_ROW, record.run_id))
+        self._changed((RUN_ROW, record.run_id))
         return record.fingerprint
 
     async def read(self, run_id: str) -> RunRecord | None:
@@ -80,8 +104,12 @@ class MemoryFleets:
             return Written.OTHERWISE
         known.record = replace(known.record, version=change.version + 1, status=change.status, marks=change.marks)
         known.results |= change.results
+        known.changed_at = self._now()
         if change.ended:
-            known.ended, known.expires_at = True, self._now() + micros(KEPT)
+            known.ended, known.expires_at = True, known.changed_at + micros(KEPT)
+        self._changed((RUN_ROW, run_id))
+        for index in change.results:
+            self._changed((RESULT_ROW, run_id, str(index)))
         return Written.YES
 
     async def open_runs(self) -> Sequence[str]:
@@ -98,13 +126,11 @@ class MemoryFleets:
         if known is None:
             return 0
         now, held = self._now(), known.lease
-        theirs = held.until > now and not (gone and held.holder.startswith(gone))
-        if held.holder != holder:
-            if theirs:
-                return 0
+        if held.holder != holder and held.until > now and not (gone and held.holder.startswith(gone)):
+            return 0
+        if held.holder != holder or held.until <= now:
             held.epoch += 1
-        elif held.until <= now:
-            held.epoch += 1
+            self._changed((RUN_ROW, run_id))
         held.holder, held.until = holder, now + micros(lease)
         return held.epoch
 
@@ -116,4 +142,8 @@ class MemoryFleets:
     def _forget_expired(self) -> None:
         now = self._now()
         for run_id in [name for name, one in self._runs.items() if one.expires_at <= now]:
-            del self._runs[run_id]
+            gone = self._runs.pop(run_id)
+            self._changed((PLAN_ROW, run_id))
+            self._changed((RUN_ROW, run_id))
+            for index in gone.results:
+                self._changed((RESULT_ROW, run_id, str(index)))

@@ -26,6 +26,7 @@ from app.store.holds import Claimed, HeldEntry, Waits
 from app.store.memory.commands.records import COMMAND_ROW, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.commands.writer import Tell, Wake
+from app.store.rocks.fleets import RocksFleets
 from app.store.rocks.folder import RocksFolder
 from app.store.rocks.kept_state import KeptState, key_of, row_of
 from app.store.rocks.rowtable import RowTable
@@ -66,7 +67,7 @@ class RocksStateStore:
         self.webhooks: Final = RocksWebhooks(self.change)
         self.states: Final = RocksEchoStates(self)
         self.changes: Final = RocksCommandChanges(self)
-        self.fleets: Final = None
+        self.fleets: Final = RocksFleets(self.change)
 
     async def start(self) -> None:
         await self._folder.start(self._table)

@@ -7,6 +7,9 @@
 | `f` endpoint | JSON: since when it fails, when its queue is forgotten (µs) |
 | `q` endpoint, event | JSON: when it is due, when it ended (µs); a line below it JSON: the delivery |
 | `n` notice | empty: the outbox has it |
+| `p` run | app/store/rocks/fleet_rows.py: what never changes of a fleet run |
+| `r` run | what changes of it |
+| `s` run, index of a target | JSON: the note about it |
 | `t` device, topic | until when (µs, 8 bytes) a state is remembered, and the state |
 """
 
@@ -15,6 +18,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from struct import Struct
 from typing import Final
 
@@ -31,6 +35,7 @@ from app.core.webhooks.deliveries import (
 from app.store.memory.commands.echo_states import STATE_ROW
 from app.store.memory.commands.records import COMMAND_ROW, Record, RowKey
 from app.store.memory.commands.store import MemoryStateStore
+from app.store.memory.fleets import PLAN_ROW, RESULT_ROW, RUN_ROW, KeptRun
 from app.store.memory.webhooks import (
     DELIVERY_ROW,
     ENDPOINT_ROW,
@@ -40,8 +45,10 @@ from app.store.memory.webhooks import (
     QueueFacts,
 )
 from app.store.rocks.command_rows import decode_record, encode_record
+from app.store.rocks.fleet_rows import decode_result, decode_run, encode_row
 
 _ENDS: Final = Struct(">Q")
+_DAMAGED: Final = (ValueError, KeyError, TypeError)
 _log = structlog.get_logger(__name__)
 
 
@@ -69,10 +76,17 @@ def row_of(state: MemoryStateStore, key: RowKey) -> bytes | None:
             return json.dumps([kept.due, kept.ended]).encode() + b"\n" + encode_delivery(kept.delivery)
         case (kind, member) if kind == NOTICE_ROW:
             return b"" if state.webhooks.told(OutboxEntry.read(member)) else None
+        case (kind, run_id, *index) if kind in (PLAN_ROW, RUN_ROW, RESULT_ROW):
+            run = state.fleets.kept(run_id)
+            return None if run is None else encode_row(run, kind, index)
         case (kind, device_id, topic) if kind == STATE_ROW:
             told = state.states.kept(device_id, topic)
             return None if told is None else _ENDS.pack(told[0]) + told[1]
     raise ValueError(f"no row has the key {key!a}")
+
+
+def _began(run: KeptRun) -> tuple[int, str]:
+    return run.record.created_at, run.record.run_id
 
 
 class KeptState:
@@ -85,17 +99,22 @@ class KeptState:
             kind, *names = key.decode(errors="replace").split("\0")
             self._by_kind.setdefault(kind, []).append((tuple(names), row))
         self._commands = sorted(self._read_commands(), key=lambda one: one[0].number)
+        self._runs = {one.record.run_id: one for one in sorted(self._read_runs(), key=_began)}
+        self._read_results()
 
     @property
     def latest(self) -> int:
         """The latest instant (µs) at which something happened; 0 when nothing has."""
-        return max((max(one.command.created_at, one.command.finished_at or 0) for one, _ in self._commands), default=0)
+        of_commands = (max(one.command.created_at, one.command.finished_at or 0) for one, _ in self._commands)
+        return max(chain(of_commands, (one.changed_at for one in self._runs.values())), default=0)
 
     def restore(self, state: MemoryStateStore) -> None:
         """Put all of it into a state store that is empty."""
         for record, occupied in self._commands:
             state.table.restore(record, occupied)
         self._restore_webhooks(state)
+        for run in self._runs.values():
+            state.fleets.restore(run)
         for (device_id, topic), row in self._of(STATE_ROW, 2):
             ends, now = _ENDS.unpack_from(row)[0], state.table.now()
             if ends > now:
@@ -110,11 +129,29 @@ class KeptState:
             else:
                 yield record, list(occupied)
 
+    def _read_runs(self) -> Iterator[KeptRun]:
+        plans = {run_id: row for (run_id,), row in self._of(PLAN_ROW, 1)}
+        for names, row in self._of(RUN_ROW, 1):
+            try:
+                yield decode_run(names[0], plans[names[0]], row)
+            except _DAMAGED as fault:
+                self._leave_out(RUN_ROW, names, repr(fault))
+
+    def _read_results(self) -> None:
+        for names, row in self._of(RESULT_ROW, 2):
+            run = self._runs.get(names[0])
+            if run is None:  # which is named already
+                continue
+            try:
+                run.results[int(names[1])] = decode_result(row)
+            except _DAMAGED as fault:
+                self._leave_out(RESULT_ROW, names, repr(fault))
+
     def _restore_webhooks(self, state: MemoryStateStore) -> None:
         for names, row in self._of(ENDPOINT_ROW, 1):
             try:
                 state.webhooks.restore_endpoint(decode_endpoint(row))
-            except (ValueError, KeyError, TypeError) as fault:
+            except _DAMAGED as fault:
                 self._leave_out(ENDPOINT_ROW, names, repr(fault))
         for (member,), _ in self._of(NOTICE_ROW, 1):
             state.webhooks.restore_notice(OutboxEntry.read(member))
@@ -123,7 +160,7 @@ class KeptState:
             try:
                 instants, _, delivery = row.partition(b"\n")
                 queues.setdefault(names[0], []).append(KeptDelivery(decode_delivery(delivery), *json.loads(instants)))
-            except (ValueError, KeyError, TypeError) as fault:
+            except _DAMAGED as fault:
                 self._leave_out(DELIVERY_ROW, names, repr(fault))
         facts = {names[0]: QueueFacts(*json.loads(row)) for names, row in self._of(QUEUE_ROW, 1)}
         for endpoint_id in {**facts, **queues}:

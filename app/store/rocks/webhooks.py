@@ -15,14 +15,16 @@ from app.store.memory.webhooks import MemoryWebhooks
 T = TypeVar("T")
 
 
-class _Journalled(Protocol):
+class Journalled(Protocol):
+    """A step on the store in memory, which returns when what it has changed is on the disk."""
+
     async def __call__(self, work: Callable[[MemoryStateStore], Awaitable[T]]) -> T: ...
 
 
 class RocksWebhooks:
     """`app/store/webhooks.py`. A claim ends with the process that made it, so it is not on the disk."""
 
-    def __init__(self, change: _Journalled) -> None:
+    def __init__(self, change: Journalled) -> None:
         self._change = change
 
     async def endpoints(self) -> Sequence[Endpoint]:

@@ -68,7 +68,7 @@ class MemoryCommandWriter:
         self._table = table
         self._tell = tell
         self.webhooks: Final = MemoryWebhooks(table.now, table.changed)
-        self.fleets: Final = MemoryFleets(table.now)
+        self.fleets: Final = MemoryFleets(table.now, table.changed)
         self.changes: Final = MemoryCommandChanges(table.now)
         self._wake = wake
         self._wake_key = wake_key
