@@ -1,4 +1,4 @@
-"""The media types of bodies that are read at all."""
+"""The media types of bodies that are read at all, and of answers that are asked for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from app.api.problems import problem
 
 _ALLOWED: Final = "application/json, application/*+json"
 _ACCEPT: Final = [(b"accept", _ALLOWED.encode())]
+
+
+def accepts(accept: bytes | None, media_type: bytes) -> bool:
+    """True if an `Accept` header names this media type."""
+    return accept is not None and any(
+        part.partition(b";")[0].strip().lower() == media_type for part in accept.split(b",")
+    )
 
 
 def media_type_refusal(headers: Mapping[bytes, bytes]) -> BytesResponse | None:

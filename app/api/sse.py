@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.api.http import current_task
+from app.api.media_types import accepts
 from app.api.parking import Ending, ParkedCaller
 from app.api.problems import of_error
 from app.core.errors import AccessError, CapacityError, HomingError
@@ -56,9 +57,7 @@ def retry(milliseconds: int) -> bytes:
 
 def wants_events(accept: bytes | None) -> bool:
     """True if an `Accept` header names this media type."""
-    return accept is not None and any(
-        part.partition(b";")[0].strip().lower() == MEDIA_TYPE for part in accept.split(b",")
-    )
+    return accepts(accept, MEDIA_TYPE)
 
 
 class SseStream:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
-from app.cli.output import Form, Stop, err, out, table, tell, written
-from app.cli.verbs import Verb, cell, group
+from app.cli.output import Form, Stop, err, out, plain, table, tell, written
+from app.cli.verbs import COMPLETED, HELP, Verb, cell, group
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ ENDS: Final = {
     "paused": Exit.EMPTY,
 }
 """The exit codes of those who wait, by the state in which a run stands still."""
+
+RESULTS: Final = ("device_id", "wave", "state", "ended_at", "command_id", "code", "message")
 
 application = group(
     "One command for many devices, in waves that stop when too many fail.",
@@ -71,6 +73,28 @@ def run(
     _show(begun, shown, ("id", "state", "total", "counts"))
     if wait and (code := ENDS[begun["state"]]) is not Exit.OK:
         raise Stop("", code)
+
+
+@application.command()
+def results(
+    run_id: Annotated[str, typer.Argument(help=HELP["run_id"], autocompletion=COMPLETED["run_id"])],
+    *,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets, whatever --output says.")] = False,
+    state: Annotated[str | None, typer.Option(help=HELP["state"])] = None,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Print how all targets of a run have ended, in the order of their turns."""
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        if csv:
+            text = homing.fleet.targets_csv(run_id, state=state).removesuffix("\r\n")
+            out.line("\n".join(map(plain, text.splitlines())) if out.is_terminal else text)
+            return
+        found = list(homing.fleet.targets(run_id, state=state))
+    table(shown, found, lambda one: [cell(one, name) for name in RESULTS], RESULTS)
 
 
 def _document(file: str) -> Any:  # noqa: ANN401 - any JSON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,6 +29,8 @@ from app.store.fleets import FleetStore, NewRecord, RunChange, Written
 
 TRIES: Final = 20
 """A change that the driver has overtaken is tried so often."""
+TOGETHER: Final = 1_000
+"""So many targets are read before others have a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +171,18 @@ class FleetAdministrator:
         results = await self._store.results(known.record.run_id, page)
         rows = [_row(known, index, listed[index], result) for index, result in zip(page, results, strict=True)]
         return rows, page[-1] if len(indexes) > limit else None
+
+    async def all_targets(
+        self, known: KnownRun, mark: TargetMark | None, may_know: Callable[[str, str, str], bool]
+    ) -> list[TargetRow]:
+        """Every target that the caller may read, as they stand in this version of the run."""
+        rows: list[TargetRow] = []
+        after: int | None = -1
+        while after is not None:
+            page, after = await self.targets(known, mark, after, TOGETHER, may_know)
+            rows += page
+            await asyncio.sleep(0)
+        return rows
 
     async def change(self, tenant: str | None, run_id: str, change: Callable[[FleetRun, int], None]) -> KnownRun:
         """Let somebody change the state of a run; RunStateError where it does not allow this."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import AsyncIterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.api.v1.fleet_csv import targets_csv
+from app.core.fleets.marks import TargetMark
 from app.core.messages import ReceivedMessage
+from app.fleets.administration import TargetRow
 from tests.api.rig import Rig, running
 from tests.api.test_access import OF_FLEETS, Site, guarded
 from tests.waiting import eventually
@@ -107,6 +112,41 @@ async def test_each_target_gets_its_command_once_wave_by_wave(keeping: Rig) -> N
     assert (command["device_id"], command["state"]) == ("dock-0", "succeeded")
     listed = (await keeping.http.get(RUNS)).json()["runs"]
     assert [(one["id"], one["state"]) for one in listed] == [(run["id"], "succeeded")]
+
+
+async def test_results_are_a_table_for_spreadsheets_too(keeping: Rig) -> None:
+    odd = ["dock-1", "-2-3", "@sum"]
+    await tell(keeping, odd)
+    await tell(keeping, ["dock-1"], online=False)
+    run = await begin(keeping, odd, "refuse")
+    await counted(keeping, run, failed=2, waiting=1)
+    await post(keeping, run, "abort")
+    await becomes(keeping, run, "aborted")
+    url, csv_wanted = f"{RUNS}/{run['id']}/targets", {"Accept": "text/html, text/csv;q=0.9"}
+    answer = await keeping.http.get(url, headers=csv_wanted)
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == f'attachment; filename="{run["id"]}.csv"'
+    head, *rows = csv.reader(answer.text.splitlines())
+    listed = (await keeping.http.get(url)).json()["targets"]
+    assert head == list(listed[0])
+    assert [row[0] for row in rows] == ["dock-1", "'-2-3", "%40sum"], "no cell is a formula"
+    assert rows[0][1:] == [*(str(listed[0][name] or "") for name in head[1:])]
+    assert [row[head.index("code")] for row in rows] == ["", "42", "42"]
+    some = await keeping.http.get(url, headers=csv_wanted, params={"state": "skipped"})
+    assert [row[0] for row in csv.reader(some.text.splitlines())] == ["device_id", "dock-1"]
+    assert (await keeping.http.get(url, headers=csv_wanted, params={"limit": 1})).status_code == 422
+
+
+def test_no_cell_of_a_table_is_a_formula() -> None:
+    said = ["=1+1", "+1", "-1", "@sum", "\t=1", "\r=1", "\n=1", "a=1", 'say "a", b']
+    codes = [None, -3, 7.5, True, "=x", ["a"], {"a": 1}, "", 0]
+    rows = [
+        TargetRow(index, "dock-1", "dji", 0, TargetMark.FAILED, None, [1, code, message])
+        for index, (code, message) in enumerate(zip(codes, said, strict=True))
+    ]
+    _, *table = csv.reader(StringIO(targets_csv(rows).decode(), newline=""))
+    assert [row[-1] for row in table] == [*(f"'{one}" for one in said[:7]), *said[7:]]
+    assert [row[-2] for row in table] == ["", "-3", "7.5", "true", "'=x", '["a"]', '{"a":1}', "", "0"]
 
 
 async def test_a_rule_pauses_it_and_a_person_forgives(keeping: Rig) -> None:

@@ -13,7 +13,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems
 from app.api.dependencies import Asker, FleetBodies, NodePorts, WhoAsks
-from app.api.http import BytesResponse
+from app.api.http import BytesResponse, headers_of
+from app.api.media_types import accepts
 from app.api.openapi import acts, header, json_of, problems_of
 from app.api.pages import MOST_PLACE, Listing
 from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, Limit, ListCursor, ListLimit, check_names
@@ -21,6 +22,7 @@ from app.api.problems import BY_ERROR
 from app.api.strict_bodies import StrictBodyRoute, check_readable
 from app.api.v1 import fleet_models as models
 from app.api.v1.command_models import said
+from app.api.v1.fleet_csv import MEDIA_TYPE, targets_csv
 from app.api.v1.fleet_models import explanation_json, mark_of_word, run_json, target_json
 from app.core import errors, identifiers
 from app.core.access.rules import Action
@@ -221,8 +223,8 @@ def _index(text: str) -> int:
     "/{run_id}/targets",
     summary="List the targets of a fleet run",
     response_model=models.FleetTargetPage,
-    response_description="A page of targets, in the order of their turns.",
-    responses=problems_of(*_OF_ONE),
+    response_description="A page of targets, in the order of their turns; with `Accept: text/csv`, all of them.",
+    responses={200: {"content": {"text/csv": {}}}, **problems_of(*_OF_ONE)},
     openapi_extra=_MAY,
 )
 async def list_fleet_targets(
@@ -238,12 +240,19 @@ async def list_fleet_targets(
     limit: Limit = DEFAULT_LIMIT,
     cursor: ListCursor = None,
 ) -> Reply:
-    """Lists the targets that the caller may read, each with its command."""
-    check_names(request, ("state", "limit", "cursor"))
+    """Lists the targets that the caller may read, each with its command.
+
+    With `Accept: text/csv` all of them are one table, without pages, and `limit` and `cursor` are refused. Text that a
+    spreadsheet would take for a formula has an apostrophe in front.
+    """
+    is_csv = accepts(headers_of(request.scope).get(b"accept"), MEDIA_TYPE)
+    check_names(request, ("state",) if is_csv else ("state", "limit", "cursor"))
     kind = f"targets of {run_id}"
     after = -1 if cursor is None else _index(asker.cursors.take(kind, cursor))
     known = await bridge.runs.get(bridge.owner.tenant, run_id)
     mark = None if state is None else mark_of_word(state)
+    if is_csv:
+        return _csv(run_id, targets_csv(await bridge.runs.all_targets(known, mark, asker.may_know)))
     rows, last = await bridge.runs.targets(known, mark, after, limit, asker.may_know)
     behind = None if last is None else asker.cursors.give(kind, str(last), MOST_PLACE)
     return _json({"targets": [target_json(one) for one in rows], "cursor": behind})
@@ -310,6 +319,11 @@ async def abort_fleet_run(run_id: _Id, bridge: _OnBridge, body: models.AbortBody
     """Targets that had no turn are skipped. The run has ended when the last open command has."""
     cancel = body is not None and body.open == "cancel"
     return await bridge.change(run_id, "abort", lambda run, now: run.abort(now, bridge.owner.principal, cancel=cancel))
+
+
+def _csv(run_id: str, table: bytes) -> Reply:
+    extra = [(b"content-disposition", f'attachment; filename="{run_id}.csv"'.encode()), (b"vary", b"accept")]
+    return BytesResponse(table, content_type=b"text/csv; charset=utf-8", headers=extra)
 
 
 def _json(content: dict[str, Any]) -> Reply:

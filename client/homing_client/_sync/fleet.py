@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from homing_client._operations import JsonObject, body_of, given
+from homing_client._operations import JsonObject, body_of, given, text_of
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 
@@ -71,6 +71,12 @@ class Fleet:
             cursor = page.get("cursor")
             if cursor is None:
                 return
+
+    def targets_csv(self, run_id: str, *, state: str | None = None) -> str:
+        """Return all targets of a run as CSV. Text that a spreadsheet would take for a formula begins with `'`."""
+        headers, query = {"Accept": "text/csv"}, {"state": state}
+        request = Request("GET", _ONE + "/targets", path={"run_id": run_id}, query=query, headers=headers)
+        return text_of(self._session.exchange(request))
 
     def explain(self, run_id: str) -> JsonObject:
         """Explain why a run stands, or goes on."""

@@ -606,3 +606,17 @@ def test_a_reader_whose_place_was_taken_stops(homing: Homing, fake_node: FakeNod
     fake_node.answers = [(200, ANSWER["cursors"][0]), (200, [("event", ANSWER["events"][0], "2.y")]), (412, problem)]
     code, _, err = homing("events", "follow", "--reader", "archive", "--count", "1", "--url", fake_node.url)
     assert (code, "is taken" in err) == (2, True)
+
+
+def test_results_of_a_run_are_all_targets_or_csv(homing: Homing, fake_node: FakeNode) -> None:
+    page = {"targets": ANSWER["targets"], "cursor": None}
+    fake_node.answers = [(200, {**page, "cursor": "x"}), (200, page)]
+    code, out, _ = homing("fleet", "results", RUN, "--url", fake_node.url)
+    assert (code, len(out.splitlines())) == (0, 3), "a head and both pages"
+    table = 'device_id,message\r\ndock-1,"no\nGPS"\r\n'
+    fake_node.answers = [(200, table.encode())]
+    code, out, _ = homing("fleet", "results", RUN, "--csv", "--state", "failed", "--url", fake_node.url)
+    assert (code, out) == (0, table.removesuffix("\r\n") + "\n")
+    method, target, headers, _ = fake_node.asked[-1]
+    assert (method, target) == ("GET", f"/v1/fleet-runs/{RUN}/targets?state=failed")
+    assert headers["Accept"] == "text/csv"

@@ -1,0 +1,37 @@
+"""The targets of a fleet run as CSV, for people with a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from io import StringIO
+from typing import Any, Final
+
+import orjson
+
+from app.api.v1.fleet_models import target_json
+from app.fleets.administration import TargetRow
+
+MEDIA_TYPE: Final = b"text/csv"
+COLUMNS: Final = ("device_id", "profile", "wave", "state", "command_id", "ended_at", "code", "message")
+_BEGINS_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def targets_csv(rows: Iterable[TargetRow]) -> bytes:
+    """A line for each target below the names of the columns, as in RFC 4180."""
+    text = StringIO()
+    table = csv.writer(text)
+    table.writerow(COLUMNS)
+    for row in rows:
+        target = target_json(row)
+        table.writerow([_cell(target[name]) for name in COLUMNS])
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """A value as text. An apostrophe is put before what a spreadsheet would take for a formula."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return orjson.dumps(value).decode()
+    return f"'{value}" if value.startswith(_BEGINS_FORMULA) else value
