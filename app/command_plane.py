@@ -14,6 +14,7 @@ from app.callbacks.waker import Waker
 from app.cluster.canary import Canary
 from app.commands.deadlines.expirer import Expirer
 from app.commands.deadlines.sweeper import Sweeper
+from app.commands.dry_runner import DryRunner
 from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
@@ -55,6 +56,7 @@ class CommandPlane:
     explainer: Explainer
     invoker: Invoker
     holder: CommandHolder
+    dry_runner: DryRunner
     absence: Absence
     expirer: Expirer
     repeater: Repeater
@@ -80,6 +82,7 @@ class _Sending:
     sweeper: Sweeper
     repeater: Repeater
     holder: CommandHolder
+    dry_runner: DryRunner
     drainer: Drainer
     judge: HeldJudge
 
@@ -123,6 +126,7 @@ def open_commands(
         explainer=_explainer(kernel, peers, observed.notes, home.open_commands, sending.judge),
         invoker=sending.invoker,
         holder=sending.holder,
+        dry_runner=sending.dry_runner,
         absence=sending.absence,
         expirer=sending.expirer,
         repeater=sending.repeater,
@@ -198,21 +202,30 @@ def _sending(
         counters=kernel.counters,
     )
     drainer, judge = _drainer(kernel, observed, home, publisher, expirer, admission, around)
+    holder = CommandHolder(
+        store=store,
+        registrar=registrar,
+        admission=admission,
+        waiters=home.waiters,
+        drainer=drainer,
+        all_know=kernel.cluster.all_know,
+        observers=observed.observers,
+        clock=kernel.clock,
+    )
     return _Sending(
         absence=absence,
         expirer=expirer,
         invoker=_invoker(kernel, observed, home, publisher, expirer, registrar, admission),
         drainer=drainer,
         judge=judge,
-        holder=CommandHolder(
-            store=store,
-            registrar=registrar,
+        holder=holder,
+        dry_runner=DryRunner(
             admission=admission,
-            waiters=home.waiters,
-            drainer=drainer,
-            all_know=kernel.cluster.all_know,
-            observers=observed.observers,
-            clock=kernel.clock,
+            registrar=registrar,
+            publisher=publisher,
+            holder=holder,
+            judge=judge,
+            store=store,
         ),
         sweeper=Sweeper(
             store=store,

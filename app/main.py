@@ -193,6 +193,7 @@ def _commands(kernel: Kernel, commands: CommandPlane) -> CommandPorts:
     return CommandPorts(
         invoker=commands.invoker,
         holder=commands.holder,
+        dry_runner=commands.dry_runner,
         profiles=kernel.languages.profiles,
         default_profile=kernel.settings.profile,
         store=kernel.store,

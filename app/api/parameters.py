@@ -98,6 +98,23 @@ ListCursor = Annotated[
 ]
 
 
+def _dry_run(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidInputError("dry_run", f"{text[:32]!a} is none; allowed: true, false")
+    return text == "true"
+
+
+DryRunFlag = Annotated[
+    bool,
+    BeforeValidator(_dry_run),
+    Query(
+        description="Only say what would happen, and do nothing.",
+        json_schema_extra=said("true|false"),
+        examples=["true"],
+    ),
+]
+
+
 def check_names(request: Request, allowed: Sequence[str], repeatable: Sequence[str] = ()) -> None:
     """Nothing that a query says is passed over in silence; InvalidInputError."""
     given = [name for name, _ in request.query_params.multi_items()]

@@ -15,6 +15,7 @@ from app.audit.reader import AuditReader
 from app.audit.recorder import Audit
 from app.broker.plane import BrokerPlane
 from app.cluster.directory import NodeInfo
+from app.commands.dry_runner import DryRunner
 from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
@@ -99,6 +100,7 @@ class CommandPorts:
 
     invoker: Invoker
     holder: CommandHolder
+    dry_runner: DryRunner
     profiles: Mapping[str, DeviceProfile]
     """Those that this node speaks, by name."""
     default_profile: str

@@ -12,6 +12,7 @@ import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import devices, methods, profiles
+from app.cli.dry_run import report_dry_run
 from app.cli.outcome import follow, report
 from app.cli.output import Form, Stop
 from app.core.durations import format_duration, parse_duration
@@ -92,6 +93,7 @@ _Notify = Annotated[
     list[str] | None,
     typer.Option(metavar="WEBHOOK", help="The id of a webhook that receives the outcome. Repeatable."),
 ]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would become of the command, and send nothing.")]
 _NoWait = Annotated[bool, typer.Option("--async", help="Print the id of the command and do not wait.")]
 _Key = Annotated[
     str | None,
@@ -114,6 +116,7 @@ def send(  # noqa: PLR0913 - each is something that people type
     not_before: _NotBefore = None,
     notify: _Notify = None,
     no_wait: _NoWait = False,
+    dry_run: _DryRun = False,
     idempotency_key: _Key = None,
     url: Url = None,
     context: ContextName = None,
@@ -126,27 +129,29 @@ def send(  # noqa: PLR0913 - each is something that people type
 
     Exit code: 0 succeeded (or accepted, with --async or --hold), 1 the device refused or failed, 2 wrong input, 3 timed
     out, 4 cancelled, 5 not sent (nobody is subscribed, broker or store unavailable, or a limit reached), 6 no node
-    there, 7 the node answered strangely, 8 not allowed, 130 interrupted.
+    there, 7 the node answered strangely, 8 not allowed, 130 interrupted. With --dry-run: 0 it would be sent, would wait
+    or join, 5 it would be refused.
     """
     _check(device, timeout, hold, idempotency_key)
     body = parse_params([*(pairs or ()), *(param or ())], params)
     shown = form(output, as_json=as_json)
+    asked: dict[str, Any] = {
+        "profile": profile,
+        "timeout": None if timeout is None else format_duration(parse_duration(timeout)),
+        "one_way": one_way,
+        "if_offline": None if if_offline is None else if_offline.value,
+        "hold": None if hold is None else format_duration(parse_duration(hold)),
+        "not_before": not_before,
+        "idempotency_key": idempotency_key,
+    }
     command: Command | None = None
     try:
         with connected(url, context, shown) as homing:
+            if dry_run:
+                report_dry_run(homing.dry_run(device, method, body, **asked), shown)
+                return
             command = homing.send(
-                device,
-                method,
-                body,
-                profile=profile,
-                timeout=None if timeout is None else format_duration(parse_duration(timeout)),
-                one_way=one_way,
-                if_offline=None if if_offline is None else if_offline.value,
-                hold=None if hold is None else format_duration(parse_duration(hold)),
-                not_before=not_before,
-                notify=notify or (),
-                wait=False if no_wait else FIRST_WAIT,
-                idempotency_key=idempotency_key,
+                device, method, body, notify=notify or (), wait=False if no_wait else FIRST_WAIT, **asked
             )
             if not command.is_final and hold is None and not no_wait:
                 command = follow(homing, command)

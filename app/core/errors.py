@@ -148,11 +148,13 @@ class InterlockError(HomingError):
 
     def without_values(self) -> InterlockError:
         """The same for a caller who may not read the device: without its values."""
-        hidden = [
-            {**one, "conditions": [{k: v for k, v in row.items() if k not in _VALUES} for row in one["conditions"]]}
-            for one in self.interlocks
-        ]
-        return InterlockError(self.method, self.device_id, hidden)
+        return InterlockError(self.method, self.device_id, [without_values(one) for one in self.interlocks])
+
+
+def without_values(interlock: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an interlock as a caller is shown it who may not read the device."""
+    rows = [{k: v for k, v in row.items() if k not in _VALUES} for row in interlock["conditions"]]
+    return {**interlock, "conditions": rows}
 
 
 _VALUES: Final = ("value", "age", "because")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.core.commands.command import Command, WaitReason
+from app.core.profiles.lanes import CommandLane, LaneOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,18 @@ class Waits:
     until: int
 
 
+@dataclass(frozen=True, slots=True)
+class LaneOccupancy:
+    """A lane of a device as it is now: how many have a place, in flight or at rest, and who waits, first come first."""
+
+    in_flight: int
+    waiting: tuple[str, ...]
+
+    def has_room(self, lane: CommandLane) -> bool:
+        """True if a command that comes now is sent at once."""
+        return self.in_flight < lane.width and not (lane.order is LaneOrder.FIFO and self.waiting)
+
+
 class HoldStore(Protocol):
     """Every step is atomic for its command and safe to repeat; StoreUnavailableError means that it may have happened.
 
@@ -49,6 +62,9 @@ class HoldStore(Protocol):
         It is one small step, so that whoever waits for held commands reads `held` only when there may be new ones. A
         note is missing where the store fails at that moment, or forgets: `held` has to be read now and then anyway.
         """
+
+    async def lane_now(self, device_id: str, lane: CommandLane) -> LaneOccupancy:
+        """Return who is in a lane of a device: what `register` would find there. It changes nothing."""
 
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         """Take a held command to send it: it is pending from now on, its home is the node, and its timeout begins.

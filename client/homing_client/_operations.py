@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from math import ceil
 from types import MappingProxyType
@@ -101,6 +102,15 @@ def send(  # noqa: PLR0913 - each is a member of the body or a header
         headers={"Idempotency-Key": key, "Prefer": f"wait={ceil(most.total_seconds())}" if most else "respond-async"},
         patience=(most + MARGIN).total_seconds(),
     )
+
+
+def dry_run(sent: Request) -> Request:
+    """Ask what would become of a command; `sent` is the request that would send it.
+
+    The body says so as well: a node that knows no dry runs refuses it.
+    """
+    headers = {name: value for name, value in sent.headers.items() if name == "Idempotency-Key" and value}
+    return replace(sent, query={"dry_run": "true"}, body={**sent.body, "dry_run": True}, headers=headers)
 
 
 def command_sent(reply: Reply) -> Command:

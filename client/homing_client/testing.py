@@ -177,6 +177,9 @@ def _answer_to(command: dict[str, Any]) -> _Said:
 def _send(books: _Books, device: str, headers: Mapping[str, str], body: object) -> _Said:
     if not isinstance(body, dict) or not isinstance(body.get("method"), str):
         return _problem("invalid-input", 422, "method: is missing", errors=[{"field": "method", "reason": "missing"}])
+    if body.get("dry_run"):
+        known = any(name == device for name, _ in books.answers)
+        return 200, {"dry_run": True, "would": "send" if known else "refuse", "device_id": device, **body}
     key = (device, headers.get("idempotency-key") or _system.new_key())
     if key not in books.keys:
         command = _new(len(books.commands), device, body)

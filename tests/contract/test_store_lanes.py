@@ -16,7 +16,7 @@ from app.core.errors import DeviceBusyError, TooManyHeldError
 from app.core.identifiers import partition_of
 from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.commands import Finished, Registered
-from app.store.holds import Claimed, Waits
+from app.store.holds import Claimed, LaneOccupancy, Waits
 from app.store.rules import MOST_HELD_OF_LANE
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, MOMENT, Backend, answer, by_order, registration
@@ -256,3 +256,32 @@ async def test_nothing_is_left_of_a_lane(backend: Backend, store: StateStore) ->
     await store.sweep([partition_of("dock-1")], "node-c", timedelta())
     await backend.advance(MOMENT * 4)
     assert await backend.size() == 0
+
+
+@pytest.mark.parametrize("lane", [FIFO, LATEST, TWO])
+async def test_who_is_in_a_lane_is_told_and_whether_it_has_room(store: StateStore, lane: CommandLane) -> None:
+    assert await store.lane_now("dock-1", lane) == LaneOccupancy(0, ())
+    made = await sent_and_waiting(store, lane, lane.width + 1)
+    *flying, last = [one.command_id for one in made]
+    assert await store.lane_now("dock-1", lane) == LaneOccupancy(lane.width, (last,))
+    another, held = await put(store, registration(lane=lane, waits=HOUR))
+    assert held
+    waiting = (another.command_id,) if lane is LATEST else (last, another.command_id)
+    assert await store.lane_now("dock-1", lane) == LaneOccupancy(lane.width, waiting)
+    assert not (await store.lane_now("dock-1", lane)).has_room(lane)
+    assert await store.lane_now("dock-2", lane) == LaneOccupancy(0, ())
+    for one in flying:
+        await store.finish(one, S.CANCELLED, "node-a")
+    assert (await store.lane_now("dock-1", lane)).has_room(lane) == (lane is not FIFO), "the first in line comes first"
+    for one in waiting:
+        await store.finish(one, S.CANCELLED, "node-a")
+    assert await store.lane_now("dock-1", lane) == LaneOccupancy(0, ())
+
+
+async def test_a_place_at_rest_is_told_until_its_rest_is_over(backend: Backend, store: StateStore) -> None:
+    lane = replace(FIFO, rest=MOMENT)
+    first, _ = await put(store, registration(lane=lane))
+    await store.respond(answer(first, S.FAILED), "node-a")
+    assert not (await store.lane_now("dock-1", lane)).has_room(lane)
+    await backend.advance(lane.rest)
+    assert (await store.lane_now("dock-1", lane)).has_room(lane)

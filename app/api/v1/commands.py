@@ -14,15 +14,17 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api import problems
 from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Asker, Commands, EventsOrNone, Hot, Lists, Node, Recorder, WhoAsks
+from app.api.dry_runs import dry_run_json, read_dry_run
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, json_of, problems_of
 from app.api.pages import filled
-from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, Limit, check_names, query
+from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, DryRunFlag, Limit, check_names, query
 from app.api.ports import CommandPorts
 from app.api.present import present
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, explanation_json, page_json
 from app.api.v1 import command_models as schemas
+from app.api.v1.dry_run_models import DryRunView
 from app.api.v1.explanation_models import Explanation
 from app.core import errors, identifiers
 from app.core.access.patterns import validate_pattern
@@ -50,8 +52,8 @@ router = APIRouter(prefix="/v1", tags=["commands"])
 @router.post(
     "/devices/{device_id}/commands",
     summary="Send a command to a device",
-    response_model=schemas.Command,
-    response_description="The command and its outcome.",
+    response_model=schemas.Command | DryRunView,
+    response_description="The command and its outcome. With `dry_run`: what would become of it.",
     responses={
         200: {"headers": _ANSWER_HEADERS, "content": {"text/event-stream": {}}},
         202: {
@@ -93,15 +95,31 @@ async def send_command(
     request: Request,
     device_id: DeviceId,
     hot: Hot,
+    commands: Commands,
+    node: Node,
+    asker: WhoAsks,
     _headers: Annotated[schemas.SendHeaders, Header()],
+    *,
+    dry_run: DryRunFlag = False,
 ) -> Reply:
     """Sends the command and waits for its outcome, unless `Prefer` says otherwise.
 
     An outcome is data, not an HTTP error: when the device refuses, the answer is `200` with `state: failed`; when
     another caller cancels the command meanwhile, it is `200` with `state: cancelled`. A one-way command gives `200`
     with `state: succeeded` once the MQTT broker has acknowledged it. With `Accept: text/event-stream` the answer is the
-    stream of `GET …/commands/{id}/events`, and `Location` names the command.
+    stream of `GET …/commands/{id}/events`, and `Location` names the command. With `dry_run` nothing is sent,
+    registered or counted, and the answer says what would become of the command. Nodes of 0.2.0 do not know `dry_run`
+    and would send it, but refuse a body that has `dry_run: true` as well.
     """
+    check_names(request, ("dry_run",))
+    if dry_run:
+        node.member.admit()
+        asked = await read_dry_run(device_id, request, hot, node.now_us())
+        if isinstance(asked, Reply):
+            return asked
+        asker.check_send(device_id, asked.profile, asked.method)
+        found = await commands.dry_runner.run(asked, asker.caller)
+        return BytesResponse(dry_run_json(found, reads=asker.may_know(device_id, asked.profile, asked.method)))
     # Calls come here only where something stands between them and `Application.__call__`, which has the short way.
     return await hot.serve(device_id, request.scope, request.receive)
 

@@ -17,7 +17,7 @@ from app.api.http import BytesResponse, headers_of
 from app.api.media_types import accepts
 from app.api.openapi import acts, header, json_of, problems_of
 from app.api.pages import MOST_PLACE, Listing
-from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, Limit, ListCursor, ListLimit, check_names
+from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, DryRunFlag, Limit, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
 from app.api.strict_bodies import StrictBodyRoute, check_readable
 from app.api.v1 import fleet_models as models
@@ -95,12 +95,6 @@ async def _bridge(ports: NodePorts, asker: WhoAsks) -> _Bridge:
 _OnBridge = Annotated[_Bridge, Depends(_bridge)]
 
 
-def _dry(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise InvalidInputError("dry_run", f"{text[:32]!a} is none; allowed: true, false")
-    return text == "true"
-
-
 @router.post(
     "",
     status_code=202,
@@ -133,11 +127,7 @@ async def begin_fleet_run(
     bodies: FleetBodies,
     body: Annotated[JsonValue, Body()],
     *,
-    dry_run: Annotated[
-        bool,
-        BeforeValidator(_dry),
-        Query(description="Only say what the run would be.", json_schema_extra=said("true|false"), examples=["true"]),
-    ] = False,
+    dry_run: DryRunFlag = False,
     idempotency_key: Annotated[
         str | SkipJsonSchema[None],
         AfterValidator(validate_idempotency_key),

@@ -55,9 +55,8 @@ class HeldJudge:
         """
         if self._too_early(command):
             return Readiness.EARLY
-        there = online is not False and (online or heard or self._publisher.absence.tells(command.profile))
-        if command.if_offline is not IfOffline.HOLD:  # it waits for its lane alone
-            there = True
+        waits_for_device = command.if_offline is IfOffline.HOLD  # else for its lane alone
+        there = not waits_for_device or self.is_there(command.profile, online=online, heard=heard)
         if not there or not self._publisher.connected or self._rests(command, heard=heard):
             return Readiness.WAITS
         try:
@@ -67,6 +66,10 @@ class HeldJudge:
         except (InterlockError, InvalidInputError, UnavailableError):
             return Readiness.WAITS
         return Readiness.READY
+
+    def is_there(self, profile: str, *, online: bool | None, heard: bool = False) -> bool:
+        """Return whether a device is there for commands that wait for it, or the broker would tell if it is not."""
+        return online is not False and (bool(online) or heard or self._publisher.absence.tells(profile))
 
     async def why(self, command: Command) -> Sequence[str]:
         """Say what a held command waits for at this moment, as far as this node knows."""

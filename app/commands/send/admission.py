@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple, TypeAlias
 
 from app.commands.send.registrar import CommandRequest
-from app.core.commands.command import CommandState
+from app.core.commands.command import Command, CommandState
 from app.core.errors import (
     EventLogError,
     EventsOffError,
@@ -19,7 +19,14 @@ from app.core.errors import (
     UnavailableError,
 )
 from app.core.events.event import Event
-from app.core.profiles.interlocks import Interlock, InterlockVerdict, JudgedAs, LastWord, judge
+from app.core.profiles.interlocks import (
+    Interlock,
+    InterlockVerdict,
+    JudgedAs,
+    LastWord,
+    judge,
+    worst_of,
+)
 from app.core.profiles.profile import DeviceProfile
 from app.runtime.telemetry import Counters
 from app.store.commands import CommandReader, Query
@@ -78,8 +85,8 @@ class CommandAdmission:
         """
         profile = self.profile_of(request)
         interlocks = profile.interlocks_of(request.method)
-        refusal = await self._refusal(interlocks, request, profile) if interlocks else None
-        if refusal is not None and not await self._is_on_record(request):
+        refusal = await self._counted_refusal(request, profile) if interlocks else None
+        if refusal is not None and await self.on_record(request) is None:
             raise refusal
         return Admitted(profile, refusal)
 
@@ -97,38 +104,39 @@ class CommandAdmission:
             )
         return profile
 
-    async def _refusal(
-        self, interlocks: tuple[Interlock, ...], request: CommandRequest, profile: DeviceProfile
-    ) -> HomingError | None:
-        """Return why the command must not be sent: an InterlockError or InterlockBlindError; None when it may be."""
+    async def judge(self, request: CommandRequest, profile: DeviceProfile) -> Sequence[InterlockVerdict]:
+        """Return the verdicts of the interlocks about a command. Nothing is counted.
+
+        InterlockBlindError where nothing can be read.
+        """
+        interlocks = profile.interlocks_of(request.method)
         try:
             async with asyncio.timeout(READ_BUDGET.total_seconds()):
-                verdicts = await self._verdicts(interlocks, request, profile)
+                return await self._verdicts(interlocks, request, profile)
         except (TimeoutError, EventLogError, UnavailableError) as error:
-            self._counters["interlock.blind"] += 1
             why = str(error) or f"the event log did not answer within {READ_BUDGET.total_seconds():g} s"
             named = ", ".join(one.name for one in interlocks)
-            return InterlockBlindError(
+            raise InterlockBlindError(
                 f"{request.method} was not sent: nothing can be read for interlocks {named}: {why}"
-            )
-        refusing = [one for one in verdicts if one.result is not JudgedAs.HOLDS]
-        if not refusing:
-            self._counters[f"interlock.{JudgedAs.HOLDS}"] += 1
-            return None
-        violated = any(one.result is JudgedAs.VIOLATED for one in refusing)
-        self._counters[f"interlock.{JudgedAs.VIOLATED if violated else JudgedAs.UNKNOWN}"] += 1
-        shown = [
-            {"interlock": one.interlock.name, "say": one.interlock.say, "conditions": one.evidence} for one in refusing
-        ]
-        return InterlockError(request.method, request.device_id, shown)
+            ) from error
 
-    async def _is_on_record(self, request: CommandRequest) -> bool:
-        """True if an earlier call with the same idempotency key has sent it: its outcome is told, and not judged."""
+    async def on_record(self, request: CommandRequest) -> Command | None:
+        """Return what an earlier call with the same idempotency key has sent; it is told of, and not judged."""
         if request.idempotency_key is None:
-            return False
+            return None
         query = Query(device_id=request.device_id, idempotency_key=request.idempotency_key, limit=1)
         known = (await self._store.list_commands(query)).commands
-        return any(one.state is not CommandState.UNSENT for one in known)
+        return next((one for one in known if one.state is not CommandState.UNSENT), None)
+
+    async def _counted_refusal(self, request: CommandRequest, profile: DeviceProfile) -> HomingError | None:
+        """Return why the command must not be sent: an InterlockError or InterlockBlindError; None when it may be."""
+        try:
+            verdicts = await self.judge(request, profile)
+        except InterlockBlindError as error:
+            self._counters["interlock.blind"] += 1
+            return error
+        self._counters[f"interlock.{worst_of(one.result for one in verdicts)}"] += 1
+        return refusal_of(verdicts, request)
 
     async def _verdicts(
         self, interlocks: tuple[Interlock, ...], request: CommandRequest, profile: DeviceProfile
@@ -150,6 +158,14 @@ class CommandAdmission:
         return {
             place: None if event is None else _word(event, now) for place, event in zip(places, events, strict=True)
         }
+
+
+def refusal_of(verdicts: Sequence[InterlockVerdict], request: CommandRequest) -> InterlockError | None:
+    """Return the refusal of those interlocks that do not let the command through; None when all do."""
+    refusing = [one for one in verdicts if one.result is not JudgedAs.HOLDS]
+    if not refusing:
+        return None
+    return InterlockError(request.method, request.device_id, [one.shown() for one in refusing])
 
 
 def _word(event: Event, now: int) -> LastWord:

@@ -33,9 +33,13 @@ DEVICE_OFFLINE: Final = "device_offline"
 
 def device_offline(device_id: str, since: int) -> bytes:
     """The error of such a command, as its record has it; `since` is in microseconds since 1970."""
+    return fault(DEVICE_OFFLINE, f"{said_offline(device_id, since)}; it was not sent")
+
+
+def said_offline(device_id: str, since: int) -> str:
+    """Return the sentence that a device is away; `since` is in microseconds since 1970."""
     at = datetime.fromtimestamp(since / 1_000_000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    reason = f"{device_id} has been offline since {at}, as it said or its will did; it was not sent"
-    return fault(DEVICE_OFFLINE, reason)
+    return f"{device_id} has been offline since {at}, as it said or its will did"
 
 
 def not_sent(error: BaseException) -> bytes:

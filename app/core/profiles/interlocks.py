@@ -7,7 +7,7 @@ what it is compared with. Only a command whose conditions all hold is sent.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -143,14 +143,22 @@ class InterlockVerdict(NamedTuple):
     result: JudgedAs
     evidence: Sequence[Mapping[str, Any]]
 
+    def shown(self) -> dict[str, Any]:
+        """Return it as callers are shown it."""
+        return {"interlock": self.interlock.name, "say": self.interlock.say, "conditions": self.evidence}
+
+
+def worst_of(results: Iterable[JudgedAs]) -> JudgedAs:
+    """Return the result of several together: one that is violated makes it so, else one that is unknown."""
+    found = frozenset(results)
+    return next((one for one in (JudgedAs.VIOLATED, JudgedAs.UNKNOWN) if one in found), JudgedAs.HOLDS)
+
 
 def judge(interlock: Interlock, words: Mapping[str, LastWord | None], params: JsonValue) -> InterlockVerdict:
     """The verdict about a command with these params. `words` are the last words by the names of the inputs."""
     inputs = {one.name: read_input(one, words.get(one.name)) for one in interlock.inputs}
     rows = [_row(condition, inputs, params) for condition in interlock.when]
-    results = [row["result"] for row in rows]
-    worst = next((one for one in (JudgedAs.VIOLATED, JudgedAs.UNKNOWN) if one in results), JudgedAs.HOLDS)
-    return InterlockVerdict(interlock, worst, rows)
+    return InterlockVerdict(interlock, worst_of(row["result"] for row in rows), rows)
 
 
 def read_input(spec: InterlockInput, word: LastWord | None) -> InputValue:

@@ -20,9 +20,10 @@ from app.core.commands.history import Account
 from app.core.commands.routing import Outcome, Recorded
 from app.core.commands.stream import Marks, StreamPage
 from app.core.errors import StoreUnavailableError
+from app.core.profiles.lanes import CommandLane
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
-from app.store.holds import Claimed, HeldEntry, Waits
+from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Waits
 from app.store.memory.commands.records import COMMAND_ROW, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.commands.writer import Tell, Wake
@@ -139,6 +140,9 @@ class RocksStateStore:
 
     async def last_held(self) -> str:
         return await self.look(lambda memory: memory.last_held(), lambda _: ())
+
+    async def lane_now(self, device_id: str, lane: CommandLane) -> LaneOccupancy:
+        return await self.look(lambda memory: memory.lane_now(device_id, lane), lambda found: found.waiting)
 
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         return await self.change(lambda memory: memory.claim(command_id, node_id, token))

@@ -203,6 +203,40 @@ class Homing:
             return command
         return self.wait(command.id)
 
+    def dry_run(
+        self,
+        device_id: str,
+        method: str,
+        params: Any = None,  # noqa: ANN401 - any JSON value
+        *,
+        profile: str | None = None,
+        timeout: timedelta | str | None = None,
+        one_way: bool = False,
+        if_offline: IfOffline | None = None,
+        hold: timedelta | str | None = None,
+        not_before: datetime | str | None = None,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        """Say what would become of a command: whether it would be sent, would wait or be refused, and why.
+
+        Nothing is sent, registered or counted. Raises what `send` raises where the input is wrong or not allowed.
+        """
+        request = operations.send(
+            device_id,
+            method,
+            params,
+            key=idempotency_key or "",
+            wait=False,
+            profile=profile,
+            timeout=timeout,
+            one_way=one_way,
+            if_offline=if_offline,
+            hold=hold,
+            not_before=not_before,
+            notify=(),
+        )
+        return operations.body_of(self._session.exchange(operations.dry_run(request)))
+
     def call(
         self,
         device_id: str,

@@ -282,3 +282,38 @@ def test_where_the_node_is_stands_in_the_environment_and_never_in_its_settings(
     monkeypatch.setenv("HOMING_KEY", "k")
     assert homing("send", "dock-1", "cover_open")[0] == 0
     assert fake_node.asked[0][2]["Authorization"] == "Bearer k"
+
+
+REFUSED = {
+    "dry_run": True,
+    "would": "refuse",
+    "device_id": "dock-1",
+    "method": "cover_open",
+    "refusals": [{"detail": "cover_open was not sent to dock-1: interlock on_the_ground refuses"}],
+    "waits_for": ["lane"],
+    "interlocks": [
+        {
+            "interlock": "on_the_ground",
+            "conditions": [
+                {"path": "inputs.mode", "wanted": {"is_in": [0]}, "result": "violated", "value": 4, "age": "0.8s"}
+            ],
+        }
+    ],
+    "lane": {"name": "flight", "order": "fifo", "in_flight": 1, "waiting": 2, "position": 3},
+}
+
+
+def test_a_dry_run_says_what_would_become_of_a_command(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, REFUSED), (200, REFUSED | {"would": "send"})]
+    code, out, _ = homing("send", "dock-1", "cover_open", "-p", "n=1", "--dry-run", "--node", fake_node.url)
+    assert code == 5
+    assert "would refuse: cover_open to dock-1" in out
+    assert "refused: cover_open was not sent to dock-1: interlock on_the_ground refuses" in out
+    assert "lane flight (fifo): 1 in flight, 2 wait; position 3" in out
+    assert "on_the_ground" in out.splitlines()[-1]
+    assert "violated" in out.splitlines()[-1]
+    ((method, path, headers, body),) = fake_node.asked
+    assert (method, path) == ("POST", "/v1/devices/dock-1/commands?dry_run=true")
+    assert body == {"method": "cover_open", "params": {"n": 1}, "dry_run": True}
+    assert not {"Idempotency-Key", "Prefer"} & set(headers)
+    assert homing("send", "dock-1", "cover_open", "--dry-run", "--json", "--node", fake_node.url)[0] == 0

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.core.commands.command import CommandState, WaitReason
-from app.core.profiles.lanes import LaneOrder
-from app.store.holds import Claimed, HeldEntry, Waits
+from app.core.profiles.lanes import CommandLane, LaneOrder
+from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Waits
 from app.store.memory.commands.records import CommandTable, Record
 from app.store.rules import LANE_LOOK, micros
 
@@ -25,6 +25,10 @@ class MemoryHolds:
 
     async def last_held(self) -> str:
         return str(self._table.indexes.times_held)
+
+    async def lane_now(self, device_id: str, lane: CommandLane) -> LaneOccupancy:
+        self._table.forget_expired()
+        return self._table.occupancy(lane, device_id)
 
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         self._table.forget_expired()

@@ -16,6 +16,7 @@ from app.core.commands.routing import Follower, Outcome
 from app.core.errors import DeviceBusyError, IllegalTransitionError
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import CommandLane
+from app.store.holds import LaneOccupancy
 from app.store.rules import busy, micros, retention_of
 
 RowKey = tuple[str, ...]
@@ -289,7 +290,15 @@ class CommandTable:
 
     def line(self, registration: Registration) -> list[Record]:
         """Return those that wait in the lane of a command, first come first."""
-        members = None if registration.lane is None else self._lane(registration.lane, registration.device_id)
+        return [] if registration.lane is None else self._line(registration.lane, registration.device_id)
+
+    def occupancy(self, lane: CommandLane, device_id: str) -> LaneOccupancy:
+        """Return how many have a place in a lane, and who waits."""
+        waiting = tuple(one.command.id for one in self._line(lane, device_id))
+        return LaneOccupancy(len(self.in_flight(lane, device_id)), waiting)
+
+    def _line(self, lane: CommandLane, device_id: str) -> list[Record]:
+        members = self._lane(lane, device_id)
         waiting = [] if members is None else [self.records[one] for one in members.waiting]
         return sorted(waiting, key=lambda one: (one.command.created_at, one.command.id))
 

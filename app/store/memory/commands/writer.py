@@ -198,8 +198,7 @@ class MemoryCommandWriter:
         lane = registration.lane
         if lane is None:
             return False
-        taken = len(self._table.in_flight(lane, registration.device_id)) >= lane.width
-        taken = taken or (lane.order is LaneOrder.FIFO and bool(self._table.line(registration)))
+        taken = not self._table.occupancy(lane, registration.device_id).has_room(lane)
         if taken and registration.hold is None:
             raise DeviceBusyError(lane_taken(registration.device_id, lane.name))
         return taken

@@ -11,13 +11,14 @@ from redis.exceptions import ResponseError
 from app.core import keys
 from app.core.commands.command import WaitReason
 from app.core.errors import DeviceBusyError, InvalidInputError, StoreUnavailableError, UnreadableRecordError
-from app.core.identifiers import PARTITIONS, partition_of_command
-from app.store.holds import Claimed, HeldEntry, Waits
+from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
+from app.core.profiles.lanes import CommandLane
+from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Waits
 from app.store.redis.commands import records
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
-from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK
+from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE
 from app.store.redis.driver.unreadable import Unreadable
-from app.store.rules import MOST_HELD_OF_PARTITION, busy
+from app.store.rules import MOST_HELD_OF_PARTITION, busy, micros
 
 _BUSY: Final = "the device of the command"
 _NOTE_MS: Final = 600_000
@@ -46,6 +47,11 @@ class RedisHolds:
     async def last_held(self) -> str:
         note: bytes | None = await self._lanes.call("GET", keys.LAST_HELD)
         return "" if note is None else note.decode("utf-8", "replace")
+
+    async def lane_now(self, device_id: str, lane: CommandLane) -> LaneOccupancy:
+        place = keys.topic(partition_of(device_id), lane.topic(device_id))
+        in_flight, *waiting = await self._lanes.run(HOLD_LANE, [place], micros(lane.rest))
+        return LaneOccupancy(int(in_flight), tuple(one.decode("utf-8", "replace") for one in waiting))
 
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         reply = await self._lanes.run(HOLD_CLAIM, _keys(command_id), command_id, node_id, token)
