@@ -25,7 +25,7 @@ from app.core.fleets.spec import (
     read_rules,
     read_waves,
 )
-from app.core.fleets.targets import BRANCHES, LEAVES
+from app.core.fleets.targets import BRANCHES, LEAVES, read_selector
 from app.core.payload import JsonValue, kind_in_words
 from app.fleets.administration import RunRequest
 from app.fleets.plan import FleetCommand
@@ -59,6 +59,7 @@ class FleetBodyReader:
             raise InvalidInputError("order", f"is none; allowed: {', '.join(ORDERS)}")
         command, hold = self._command(body["command"])
         targets = members_of("targets", body["targets"], (*LEAVES, *BRANCHES))
+        selector = read_selector(targets)
         waves, stop = read_waves(body.get("waves", [])), read_rules(body.get("stop", []))
         in_flight = read_in_flight(body.get("in_flight", USUAL_IN_FLIGHT))
         length = read_length("until", body["until"], LONGEST_RUN) if "until" in body else USUAL_LENGTH
@@ -81,6 +82,7 @@ class FleetBodyReader:
 
         return RunRequest(
             targets=targets,
+            selector=selector,
             command=command,
             spec=spec,
             as_listed=order == "as_listed",

@@ -150,7 +150,7 @@ class Audit(Observer):
         self._tell("queue", {"tenant": tenant or None, "queue": name, "do": done})
 
     def fleet_run(self, run_id: str, tenant: str | None, done: str, method: str) -> None:
-        """A caller has begun, paused, resumed or aborted a fleet run with this method."""
+        """A caller has begun, paused, resumed or aborted a fleet run, or begun it as a `retry` of another."""
         self._tell("fleet", {"tenant": tenant or None, "run": run_id, "do": done, "method": method})
 
     def denied(self, why: str, device_id: str) -> None:

@@ -40,6 +40,7 @@ application = group(
         "pause": Verb("fleet.pause"),
         "resume": Verb("fleet.resume"),
         "abort": Verb("fleet.abort"),
+        "retry": Verb("fleet.retry"),
         "explain": Verb("fleet.explain"),
     },
 )

@@ -15,12 +15,12 @@ import orjson
 from app.commands.held.command_holder import CommandHolder
 from app.core.access.callers import Caller
 from app.core.clock import IdFactory
-from app.core.errors import RunMismatchError, RunNotFoundError, RunStateError
+from app.core.errors import NoTargetsError, RunMismatchError, RunNotFoundError, RunStateError
 from app.core.fleets.ids import new_run_id, run_id_of_key, validate_run_id
-from app.core.fleets.marks import TargetMark
+from app.core.fleets.marks import MARK_OF_WORD, TargetMark
 from app.core.fleets.run import FleetRun, new_run
 from app.core.fleets.spec import RunSpec
-from app.core.fleets.targets import TargetCandidate, read_selector, shuffled
+from app.core.fleets.targets import TargetCandidate, TargetSelector, read_selector, shuffled
 from app.fleets.drivers import FleetDrivers
 from app.fleets.plan import FleetCommand, KnownRun, RunPlan
 from app.fleets.selection import TargetSelection
@@ -47,6 +47,8 @@ class RunRequest:
     """The run that somebody asks for. `fingerprint` tells it from others under the same idempotency key."""
 
     targets: Mapping[str, Any]
+    """As they are shown."""
+    selector: TargetSelector
     command: FleetCommand
     spec: Callable[[int], RunSpec]
     """Its specification, by the store's clock in microseconds."""
@@ -90,8 +92,7 @@ class FleetAdministrator:
 
     async def choose(self, request: RunRequest, owner: RunOwner) -> list[TargetCandidate]:
         """The devices that a run would have as targets, each of which can have such a command; nothing is begun."""
-        selector = read_selector(request.targets)
-        found = await self._selection.targets(selector, request.command, owner.caller)
+        found = await self._selection.targets(request.selector, request.command, owner.caller)
         hold = request.spec(0).hold
         for one in {one.profile: one for one in found}.values():
             self._holder.check(request.command.request(one.device_id, one.profile, hold))
@@ -137,6 +138,28 @@ class FleetAdministrator:
         if fingerprint != request.fingerprint:
             raise _other(run_id)
         return await self._read(run_id), False
+
+    async def retry(self, run_id: str, of: Sequence[str], owner: RunOwner, key: str | None) -> tuple[KnownRun, bool]:
+        """Begin a run of those targets of another that have ended so, with its command and its specification.
+
+        Besides what `create` raises: RunNotFoundError, and NoTargetsError where no target has ended so.
+        """
+        known = await self.get(owner.tenant, run_id)
+        words = [one for one in MARK_OF_WORD if one in of]
+        marks = {MARK_OF_WORD[one] for one in words}
+        listed = await self._store.targets(run_id)
+        ids = [device for (device, _), mark in zip(listed, known.run.marks, strict=True) if mark in marks]
+        if not ids:
+            raise NoTargetsError(f"no target of {run_id} is {' or '.join(words)}; nothing was begun")
+        request = RunRequest(
+            targets={"run": {"id": run_id, "of": words}},
+            selector=read_selector({"devices": ids}),
+            command=known.plan.command,
+            spec=known.plan.spec.again,
+            as_listed=True,
+            fingerprint=blake2b(orjson.dumps(["retry", run_id, words]), digest_size=16).hexdigest(),
+        )
+        return await self.create(request, owner, key)
 
     async def all(self, tenant: str | None) -> Sequence[KnownRun]:
         """The latest runs of a tenant, the newest first; their marks are left out."""

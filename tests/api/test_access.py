@@ -72,7 +72,7 @@ OF_FLEETS: Final = frozenset(  # test_fleets.py
     {
         *("GET /v1/fleet-runs", "POST /v1/fleet-runs", "GET /v1/fleet-runs/{run_id}"),
         *("GET /v1/fleet-runs/{run_id}/targets", "GET /v1/fleet-runs/{run_id}/explain"),
-        *(f"POST /v1/fleet-runs/{{run_id}}/{what}" for what in ("pause", "resume", "abort")),
+        *(f"POST /v1/fleet-runs/{{run_id}}/{what}" for what in ("pause", "resume", "abort", "retry")),
     }
 )
 OF_QUEUES: Final = frozenset(  # test_queues_access.py

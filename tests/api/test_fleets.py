@@ -244,6 +244,58 @@ async def test_the_same_key_is_the_same_run_and_a_dry_run_is_none(keeping: Rig) 
     assert len((await keeping.http.get(RUNS)).json()["runs"]) == 1
 
 
+async def test_a_retry_is_a_new_run_of_exactly_those_targets(keeping: Rig) -> None:
+    await tell(keeping, docks(6))
+    await tell(keeping, docks(6)[4:], online=False)
+    first = await begin(keeping, docks(6), "refuse", waves=[1], stop=[{"count": 9}], in_flight=3)
+    await counted(keeping, first, failed=4, waiting=2)
+    await post(keeping, first, "abort")
+    before = await becomes(keeping, first, "aborted")
+    key = {"Idempotency-Key": "again-7"}
+
+    async def retried(of: list[str] | None, headers: Json) -> httpx.Response:
+        body = None if of is None else {"of": of}
+        return await keeping.http.post(f"{RUNS}/{first['id']}/retry", json=body, headers=headers)
+
+    answer = await retried(["skipped"], key)
+    second = answer.json()
+    assert (answer.status_code, answer.headers["location"]) == (202, f"{RUNS}/{second['id']}")
+    assert second["targets"] == {"run": {"id": first["id"], "of": ["skipped"]}}
+    assert (second["total"], second["in_flight"], second["stop"]) == (2, 3, first["stop"])
+    assert (second["command"], [one["size"] for one in second["waves"]]) == (first["command"], [1, 1])
+    again = await retried(["skipped"], key)
+    assert (again.json()["id"], again.headers["idempotent-replayed"]) == (second["id"], "true")
+    other = await retried(["failed"], key)
+    assert (other.status_code, other.json()["type"]) == (422, "urn:homing:problem:idempotency-key-reused")
+    await tell(keeping, docks(6)[4:])
+    assert (await becomes(keeping, second, "failed"))["counts"] == {"failed": 2}
+    usual = (await retried(None, {})).json()
+    assert (usual["targets"]["run"]["of"], usual["total"]) == (["failed", "timed_out"], 4)
+    done = await becomes(keeping, usual, "failed")
+    got = [one["device"] for one in keeping.device.received]
+    assert sorted(got) == sorted([*docks(6), *docks(4)])
+    page = (await keeping.http.get(f"{RUNS}/{done['id']}/targets")).json()["targets"]
+    assert [one["device_id"] for one in page] == docks(4), "in the order of before"
+    assert (await keeping.http.get(f"{RUNS}/{first['id']}")).json() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"of": ["skipped"]}, "is skipped; nothing was begun"),
+        ({"of": ["succeeded"]}, "'failed', 'timed_out'"),
+        ({"of": []}, "at least 1"),
+        ({"states": ["failed"]}, "states"),
+    ],
+)
+async def test_a_retry_of_nothing_begins_nothing(rig: Rig, body: Json, says: str) -> None:
+    run = await begin(rig, docks(1), "silent")
+    refused = await post(rig, run, "retry", body)
+    assert refused.status_code == 422
+    assert says in refused.text
+    assert len((await rig.http.get(RUNS)).json()["runs"]) == 1
+
+
 GOOD: Json = {"targets": {"devices": ["dock-1"]}, "command": {"method": "ok"}}
 DEEP: Json = {"not": {"not": {"not": {"not": {"devices": ["dock-1"]}}}}}
 

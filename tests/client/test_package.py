@@ -123,6 +123,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "POST /v1/fleet-runs/{run_id}/pause": lambda homing: done(homing.fleet.pause, "r"),
     "POST /v1/fleet-runs/{run_id}/resume": lambda homing: done(homing.fleet.resume, "r", forgive=True),
     "POST /v1/fleet-runs/{run_id}/abort": lambda homing: done(homing.fleet.abort, "r", cancel_open=True),
+    "POST /v1/fleet-runs/{run_id}/retry": lambda homing: done(homing.fleet.retry, "r", of=["failed"]),
     "GET /v1/webhooks": lambda homing: done(homing.webhooks.all),
     "POST /v1/webhooks": lambda homing: done(homing.webhooks.make, "https://x", events=["command.failed"]),
     "GET /v1/webhooks/{webhook_id}": lambda homing: done(homing.webhooks.get, "w"),

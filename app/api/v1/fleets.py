@@ -1,8 +1,8 @@
-"""Fleet runs over HTTP: begun, followed, paused, resumed, aborted and explained."""
+"""Fleet runs over HTTP: begun, followed, paused, resumed, aborted, retried and explained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import orjson
@@ -54,6 +54,33 @@ _Id = Annotated[
 ]
 
 
+_Key = Annotated[
+    str | SkipJsonSchema[None],
+    AfterValidator(validate_idempotency_key),
+    Header(
+        alias="Idempotency-Key",
+        description="Calls of one principal with the same key are one run.",
+        json_schema_extra=said(identifiers.IDEMPOTENCY_KEY),
+        examples=["rollout-7"],
+    ),
+]
+_BEGUN: Final[Mapping[str, Any]] = {
+    "headers": {
+        "Location": header("The path of the run."),
+        "Idempotent-Replayed": header("`true` if an earlier call with the same key began the run."),
+    }
+}
+_NOT_BEGUN: Final = (
+    problems.INVALID,
+    BY_ERROR[errors.NoTargetsError],
+    BY_ERROR[errors.RunMismatchError],
+    BY_ERROR[errors.CapacityError],
+    BY_ERROR[errors.NotYetError],
+    BY_ERROR[errors.NodeDrainingError],
+    _AWAY,
+)
+
+
 class _Bridge:
     """Fleet runs, for one caller."""
 
@@ -103,21 +130,8 @@ _OnBridge = Annotated[_Bridge, Depends(_bridge)]
     response_description="The run, whose targets are frozen. Follow it at `Location`.",
     responses={
         200: {"description": "With `dry_run`: what the run would be. Nothing was begun.", "model": models.DryFleetRun},
-        202: {
-            "headers": {
-                "Location": header("The path of the run."),
-                "Idempotent-Replayed": header("`true` if an earlier call with the same key began the run."),
-            }
-        },
-        **problems_of(
-            problems.INVALID,
-            BY_ERROR[errors.NoTargetsError],
-            BY_ERROR[errors.RunMismatchError],
-            BY_ERROR[errors.CapacityError],
-            BY_ERROR[errors.NotYetError],
-            BY_ERROR[errors.NodeDrainingError],
-            _AWAY,
-        ),
+        202: dict(_BEGUN),
+        **problems_of(*_NOT_BEGUN),
     },
     openapi_extra={"requestBody": {"required": True, "content": json_of(models.FleetRunBody)}, **_MAY},
 )
@@ -128,16 +142,7 @@ async def begin_fleet_run(
     body: Annotated[JsonValue, Body()],
     *,
     dry_run: DryRunFlag = False,
-    idempotency_key: Annotated[
-        str | SkipJsonSchema[None],
-        AfterValidator(validate_idempotency_key),
-        Header(
-            alias="Idempotency-Key",
-            description="Calls of one principal with the same key are one run.",
-            json_schema_extra=said(identifiers.IDEMPOTENCY_KEY),
-            examples=["rollout-7"],
-        ),
-    ] = None,
+    idempotency_key: _Key = None,
 ) -> Reply:
     """Sends one command to many devices, wave after wave. The caller needs `fleet`, and `send` for each target.
 
@@ -161,9 +166,7 @@ async def begin_fleet_run(
     known, replayed = await bridge.runs.create(asked, bridge.owner, idempotency_key)
     if not replayed:
         bridge.note(known, "begin")
-    path = f"{request.scope.get('root_path', '')}/v1/fleet-runs/{known.record.run_id}"
-    extra = [(b"location", path.encode()), *([(b"idempotent-replayed", b"true")] if replayed else [])]
-    return BytesResponse(orjson.dumps(run_json(known)), status=202, headers=extra)
+    return _begun(request, known, replayed=replayed)
 
 
 @router.get(
@@ -309,6 +312,42 @@ async def abort_fleet_run(run_id: _Id, bridge: _OnBridge, body: models.AbortBody
     """Targets that had no turn are skipped. The run has ended when the last open command has."""
     cancel = body is not None and body.open == "cancel"
     return await bridge.change(run_id, "abort", lambda run, now: run.abort(now, bridge.owner.principal, cancel=cancel))
+
+
+@router.post(
+    "/{run_id}/retry",
+    status_code=202,
+    summary="Retry the targets of a fleet run that did not succeed",
+    response_model=models.FleetRunView,
+    response_description="The new run, whose targets are frozen. Follow it at `Location`.",
+    responses={202: dict(_BEGUN), **problems_of(BY_ERROR[errors.RunNotFoundError], *_NOT_BEGUN)},
+    openapi_extra=_MAY,
+)
+async def retry_fleet_run(
+    request: Request,
+    run_id: _Id,
+    bridge: _OnBridge,
+    *,
+    body: models.RetryBody | None = None,
+    idempotency_key: _Key = None,
+) -> Reply:
+    """Begins a new run of exactly those targets, in their order, with the command, waves, rules and bounds of this one.
+
+    It begins now, and may last as long. The caller needs `fleet`, and `send` for each of them. This run stays as it is.
+    """
+    bridge.admit()
+    bridge.check_audit()
+    of = (body or models.RetryBody()).of
+    known, replayed = await bridge.runs.retry(run_id, of, bridge.owner, idempotency_key)
+    if not replayed:
+        bridge.note(known, "retry")
+    return _begun(request, known, replayed=replayed)
+
+
+def _begun(request: Request, known: KnownRun, *, replayed: bool) -> Reply:
+    path = f"{request.scope.get('root_path', '')}/v1/fleet-runs/{known.record.run_id}"
+    extra = [(b"location", path.encode()), *([(b"idempotent-replayed", b"true")] if replayed else [])]
+    return BytesResponse(orjson.dumps(run_json(known)), status=202, headers=extra)
 
 
 def _csv(run_id: str, table: bytes) -> Reply:

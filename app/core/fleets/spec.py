@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
 from typing import Any, Final
@@ -111,6 +111,10 @@ class RunSpec:
                 break
             ends.append(before + wave.size(total, total - before))
         return ends
+
+    def again(self, now: int) -> RunSpec:
+        """The same for a run that begins now, and may last as long."""
+        return replace(self, start_at=now, until=now + self.until - self.start_at)
 
     def wave(self, index: int) -> WaveSpec:
         """The wave with this index; the one behind all that were asked for has the rest."""

@@ -99,5 +99,17 @@ class AsyncFleet:
         body = {"open": "cancel" if cancel_open else "leave"}
         return await self._object(Request("POST", _ONE + "/abort", path={"run_id": run_id}, body=body))
 
+    async def retry(
+        self, run_id: str, *, of: Sequence[str] | None = None, idempotency_key: str | None = None
+    ) -> JsonObject:
+        """Begin a new run of those targets that have ended so; `failed` and `timed_out` if left out."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        body = {} if of is None else {"of": list(of)}
+        repeatable = idempotency_key is not None
+        place = {"run_id": run_id}
+        return await self._object(
+            Request("POST", _ONE + "/retry", path=place, body=body, headers=headers, repeatable=repeatable)
+        )
+
     async def _object(self, request: Request) -> JsonObject:
         return body_of(await self._session.exchange(request))

@@ -96,5 +96,15 @@ class Fleet:
         body = {"open": "cancel" if cancel_open else "leave"}
         return self._object(Request("POST", _ONE + "/abort", path={"run_id": run_id}, body=body))
 
+    def retry(self, run_id: str, *, of: Sequence[str] | None = None, idempotency_key: str | None = None) -> JsonObject:
+        """Begin a new run of those targets that have ended so; `failed` and `timed_out` if left out."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        body = {} if of is None else {"of": list(of)}
+        repeatable = idempotency_key is not None
+        place = {"run_id": run_id}
+        return self._object(
+            Request("POST", _ONE + "/retry", path=place, body=body, headers=headers, repeatable=repeatable)
+        )
+
     def _object(self, request: Request) -> JsonObject:
         return body_of(self._session.exchange(request))

@@ -134,6 +134,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "POST /v1/fleet-runs/{run_id}/pause": ["fleet", "pause", RUN],
     "POST /v1/fleet-runs/{run_id}/resume": ["fleet", "resume", RUN, "--forgive"],
     "POST /v1/fleet-runs/{run_id}/abort": ["fleet", "abort", RUN, "--cancel-open"],
+    "POST /v1/fleet-runs/{run_id}/retry": ["fleet", "retry", RUN, "--of", "failed"],
     "GET /v1/webhooks": ["webhooks", "list"],
     "POST /v1/webhooks": ["webhooks", "create", "https://a.example/hook", "--event", "command.failed"],
     "GET /v1/webhooks/{webhook_id}": ["webhooks", "show", "wh_1"],
