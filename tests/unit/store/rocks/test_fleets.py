@@ -11,7 +11,7 @@ from rocksdict import Rdict
 from structlog.testing import capture_logs
 
 from app.core.errors import StoreUnavailableError
-from app.store.fleets import KEPT, Written
+from app.store.fleets import KEPT, NewRecord, Written
 from app.store.rocks.folder import options
 from tests.contract.store_backends import MINUTE, RocksBackend
 from tests.contract.test_store_fleets import LEASE, change, read, record
@@ -30,7 +30,7 @@ def rows_in(folder: Path, alter: Callable[[Rows], Rows]) -> Rows:
     """The rows of a closed folder, of which some are put in place of what is there."""
     database = Rdict(str(folder), options(), {"commands": options()})
     table = database.get_column_family("commands")
-    rows = dict(table.items())
+    rows = {bytes(key): bytes(row) for key, row in table.items()}  # type: ignore[arg-type] # the keys here are bytes
     for key, row in alter(rows).items():
         if row:
             table[key] = row
@@ -112,7 +112,12 @@ async def test_a_row_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -
     await place.close()
 
     def altered(rows: Rows) -> Rows:
-        run, plan = (lambda one: b"r\0" + one.run_id.encode()), (lambda one: b"p\0" + one.run_id.encode())
+        def run(one: NewRecord) -> bytes:
+            return b"r\0" + one.run_id.encode()
+
+        def plan(one: NewRecord) -> bytes:
+            return b"p\0" + one.run_id.encode()
+
         return {
             run(damaged): b"{",
             run(newer): rows[run(newer)].replace(b'"v": 1', b'"v": 2', 1),

@@ -184,8 +184,8 @@ class SimStore:
         self.states: Final = _Far(self, store.states)
         self.webhooks: Final = _Far(self, store.webhooks)
         self.changes: Final = _Far(self, store.changes)
-        self.fleets: Final = None
-        """Nobody rolls anything out here."""
+        self.fleets: Final = store.fleets
+        """Nobody rolls anything out here, so no call of it is a request."""
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         return partial(self.far, getattr(self._host.commands, name))
