@@ -55,7 +55,7 @@ class CommandBodyReader:
                 raise InvalidInputError(shown(name), f"is unknown; {_ALLOWED}")
         method = validate_method(_text(body, "method"))
         named = "profile" in body
-        profile = _text(body, "profile") if named else self._profile_of(device_id) or self._profile
+        profile = _text(body, "profile") if named else self.profile_for(device_id)
         given = self._timeout(body.get("timeout", _MISSING))
         hold = _hold(body.get("hold", _MISSING))
         return CommandRequest(
@@ -72,6 +72,10 @@ class CommandBodyReader:
             notify=_notify(body.get("notify", _MISSING)),
             idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
         )
+
+    def profile_for(self, device_id: str) -> str:
+        """Return the profile of commands to a device that name none."""
+        return self._profile_of(device_id) or self._profile
 
     def _usual_timeout(self, profile: str, method: str, device_id: str) -> timedelta:
         """For a caller who gives none: what was learned, within the bounds, else the default."""

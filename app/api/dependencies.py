@@ -85,9 +85,9 @@ class Asker:
         """Return when they may do this with the command."""
         self._access.check(self.caller, action, command.device_id, command.profile, command.method)
 
-    def check_send(self, device: str, profile: str, method: str) -> None:
-        """Return when they may send such a command to the device."""
-        self._access.check(self.caller, Action.SEND, device, profile, method)
+    def check_method(self, action: Action, device: str, profile: str, method: str) -> None:
+        """Return when they may do this with such commands of the device."""
+        self._access.check(self.caller, action, device, profile, method)
 
     def check_topic(self, action: Action, device: str, kind: str = "") -> None:
         """Return when they may do this with events of a device; of no device, where it is empty."""

@@ -19,18 +19,15 @@ def report_dry_run(found: Mapping[str, Any], form: Form) -> None:
         for line in _lines(found):
             tell(out, line)
         if found.get("interlocks"):
-            print_interlocks(found["interlocks"], form)
+            print_interlocks(found["interlocks"])
     if found.get("would") == "refuse":
         raise Stop("", Exit.UNSENT)
 
 
-def print_interlocks(judged: Sequence[Mapping[str, Any]], form: Form) -> None:
-    """Print interlocks that were judged: a row for each condition."""
-    if form is not Form.HUMAN:
-        table(form, judged, lambda _: (), ())
-        return
+def print_interlocks(judged: Sequence[Mapping[str, Any]]) -> None:
+    """Print interlocks that were judged, for people: a row for each condition."""
     rows = [(one["interlock"], row) for one in judged for row in one["conditions"]]
-    table(form, rows, _condition, CONDITIONS)
+    table(Form.HUMAN, rows, _condition, CONDITIONS)
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -50,5 +47,9 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 def _condition(one: tuple[str, Mapping[str, Any]]) -> tuple[str, ...]:
     interlock, row = one
     value = written(row["value"]) if "value" in row else str(row.get("because", ""))
-    wanted = " and ".join(f"{name} {written(value)}" for name, value in row["wanted"].items())
-    return interlock, row["path"], row["result"], value, str(row.get("age", "")), wanted
+    return interlock, row["path"], row["result"], value, str(row.get("age", "")), needed(row)
+
+
+def needed(row: Mapping[str, Any]) -> str:
+    """Return what a condition wants, in words."""
+    return " and ".join(f"{name} {written(value)}" for name, value in row["wanted"].items())

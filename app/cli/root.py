@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "fleet": VerbEntry("fleet:application", "Send one command to many devices, in waves."),
     "devices": VerbEntry("devices:application", "Manage the records of devices: profile, labels, note."),
     "profiles": VerbEntry("cluster:profiles", "List the device profiles of the node."),
+    "interlocks": VerbEntry("interlocks:application", "List interlocks, and check them for a device and method."),
     "methods": VerbEntry("cluster:methods", "List the methods of a profile."),
 }
 EVENTS: Final = {
@@ -117,7 +118,7 @@ ALL: Final[Mapping[str, VerbEntry]] = MappingProxyType(
 )
 GROUPS: Final = frozenset(
     {
-        *("devices", "fleet", "held", "events", "exchange", "queue", "state", "webhooks"),
+        *("devices", "fleet", "held", "interlocks", "events", "exchange", "queue", "state", "webhooks"),
         *("broker", "context", "roles", "admin"),
         *("access", "keys", "users", "audit", "profile"),
     }

@@ -140,6 +140,10 @@ class DryRunner:
             obstacles=[*_in_line(lane), *self._obstacles(registration, refusal, online=online)],
         )
 
+    async def judge_interlocks(self, request: CommandRequest) -> Sequence[InterlockVerdict]:
+        """Return how the interlocks judge a command. InvalidInputError; InterlockBlindError."""
+        return await self._admission.judge(request, self._admission.profile_named(request.profile))
+
     async def _interlocks(
         self, request: CommandRequest, profile: DeviceProfile
     ) -> tuple[Sequence[InterlockVerdict], HomingError | None]:

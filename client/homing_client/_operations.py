@@ -181,6 +181,12 @@ def methods(profile: str) -> Request:
     return Request("GET", "/v1/profiles/{name}/methods", path={"name": profile})
 
 
+def check_interlocks(device_id: str, method: str, profile: str | None) -> Request:
+    """Ask how the interlocks of a method judge a device."""
+    query = {"method": method, "profile": profile}
+    return Request("GET", "/v1/devices/{device_id}/interlocks", path={"device_id": device_id}, query=query)
+
+
 def given(**members: Any) -> JsonObject:
     """The members that are not None."""
     return {name: value for name, value in members.items() if value is not None}
@@ -279,6 +285,7 @@ def events_of_all(
 
 LOGOUT: Final = Request("DELETE", "/v1/login", repeatable=False)
 PROFILES: Final = Request("GET", "/v1/profiles")
+INTERLOCKS: Final = Request("GET", "/v1/interlocks")
 NODES: Final = Request("GET", "/v1/nodes")
 OVERVIEW: Final = Request("GET", "/v1/overview")
 ME: Final = Request("GET", "/v1/me")

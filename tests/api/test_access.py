@@ -36,6 +36,7 @@ BODIES: Final[dict[str, Any]] = {
     "POST /v1/devices/{device_id}/commands": {"method": "ok"},
     "PUT /v1/devices/{device_id}": {"note": "by the door"},
 }
+QUERIES: Final = {"GET /v1/devices/{device_id}/interlocks": "?method=ok"}
 ROLES: Final = {
     "nobody": (),
     "viewer": ("read",),
@@ -226,7 +227,7 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
         for who in (None, "unknown", *ROLES, "neighbour", "watcher", "boss"):
             for device in (OWN, OTHER):
                 about = {"device_id": device, "command_id": commands[device]}
-                url = path.format(**about, name="dji", webhook_id=HOOK, event_id="evt_x")
+                url = path.format(**about, name="dji", webhook_id=HOOK, event_id="evt_x") + QUERIES.get(name, "")
                 headers = {"Authorization": "Bearer homing_x"} if who == "unknown" else site.headers(who)
                 response = await site.rig.http.request(method, url, headers=headers, json=BODIES.get(name))
                 about_device = "_id}" in path and name != LIST_OF_DEVICE and action != "webhooks"

@@ -188,3 +188,25 @@ async def test_what_is_wrong_is_refused_and_never_sent(
 async def test_a_query_that_says_no_sends(keeping: Rig) -> None:
     answer = await keeping.http.post(f"{COMMANDS}?dry_run=false", json={"method": "refuse"})
     assert (answer.status_code, len(keeping.device.received)) == (200, 1)
+
+
+async def test_interlocks_are_listed_and_checked_without_a_command(keeping: Rig) -> None:
+    (listed,) = (await keeping.http.get("/v1/interlocks")).json()["interlocks"]
+    assert (listed["profile"], listed["interlock"], listed["methods"]) == ("homing", "on_the_ground", ["ok"])
+    assert listed["inputs"] == [{"name": "mode", "topic": "homing/{device_id}/osd", "path": "mode", "max_age": "1h"}]
+    assert listed["when"] == [{"path": "inputs.mode", "wanted": {"is_in": [0]}}]
+    place = f"/v1/devices/{DEVICE}/interlocks"
+    found = (await keeping.http.get(place, params={"method": "ok"})).json()
+    assert (found["result"], found["interlocks"][0]["conditions"][0]["because"]) == (
+        "unknown",
+        "nothing was ever said on its topic",
+    )
+    await told(keeping, f"homing/{DEVICE}/osd", b'{"mode": 0}')
+    found = (await keeping.http.get(place, params={"method": "ok"})).json()
+    assert (found["result"], found["interlocks"][0]["conditions"][0]["value"]) == ("holds", 0)
+    found = (await keeping.http.get(place, params={"method": "land"})).json()
+    assert (found["result"], found["interlocks"]) == ("holds", [])
+    assert not any(name.startswith("interlock.") for name in keeping.counters), "nothing is counted"
+    for wrong, field in (({}, "method"), ({"method": "ok", "profile": "none"}, "profile"), ({"m": "ok"}, "m")):
+        answer = await keeping.http.get(place, params=wrong)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)

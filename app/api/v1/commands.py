@@ -117,7 +117,7 @@ async def send_command(
         asked = await read_dry_run(device_id, request, hot, node.now_us())
         if isinstance(asked, Reply):
             return asked
-        asker.check_send(device_id, asked.profile, asked.method)
+        asker.check_method(Action.SEND, device_id, asked.profile, asked.method)
         found = await commands.dry_runner.run(asked, asker.caller)
         return BytesResponse(dry_run_json(found, reads=asker.may_know(device_id, asked.profile, asked.method)))
     # Calls come here only where something stands between them and `Application.__call__`, which has the short way.

@@ -92,11 +92,12 @@ class CommandAdmission:
 
     def profile_of(self, request: CommandRequest) -> DeviceProfile:
         """The profile that has such a command; InvalidInputError where none has."""
-        profile = self._profile(request.profile)
+        profile = self.profile_named(request.profile)
         profile.check(request.method, request.params)
         return profile
 
-    def _profile(self, name: str) -> DeviceProfile:
+    def profile_named(self, name: str) -> DeviceProfile:
+        """Return the profile of this name; InvalidInputError where there is none."""
         profile = self._profiles.get(name)
         if profile is None:
             raise InvalidInputError(

@@ -443,6 +443,14 @@ class AsyncHoming:
         """List the methods of a profile. Raises NotFoundError."""
         return await self._object(operations.methods(profile))
 
+    async def interlocks(self) -> list[JsonObject]:
+        """List the interlocks of the node's profiles."""
+        return operations.listed(await self._session.exchange(operations.INTERLOCKS), "interlocks")
+
+    async def check_interlocks(self, device_id: str, method: str, *, profile: str | None = None) -> JsonObject:
+        """Say how the interlocks of a method judge a device at this moment. Nothing is sent."""
+        return await self._object(operations.check_interlocks(device_id, method, profile))
+
     async def login(self, name: str, password: str, *, tenant: str | None = None) -> JsonObject:
         """Log in by name and password: `key` is for other clients; this one stays who it is. Raises NotAllowedError."""
         return await self._object(operations.login(name, password, tenant))

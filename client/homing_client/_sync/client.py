@@ -440,6 +440,14 @@ class Homing:
         """List the methods of a profile. Raises NotFoundError."""
         return self._object(operations.methods(profile))
 
+    def interlocks(self) -> list[JsonObject]:
+        """List the interlocks of the node's profiles."""
+        return operations.listed(self._session.exchange(operations.INTERLOCKS), "interlocks")
+
+    def check_interlocks(self, device_id: str, method: str, *, profile: str | None = None) -> JsonObject:
+        """Say how the interlocks of a method judge a device at this moment. Nothing is sent."""
+        return self._object(operations.check_interlocks(device_id, method, profile))
+
     def login(self, name: str, password: str, *, tenant: str | None = None) -> JsonObject:
         """Log in by name and password: `key` is for other clients; this one stays who it is. Raises NotAllowedError."""
         return self._object(operations.login(name, password, tenant))

@@ -46,6 +46,17 @@ ANSWER: Final[dict[str, Any]] = {
     "streams": [{"structure": "a/+"}],
     "databases": [{"name": "events", "retention": "720h", "shards": 4}],
     "positions": [17],
+    "interlocks": [
+        {
+            "profile": "dji",
+            "interlock": "on_the_ground",
+            "methods": ["cover_*"],
+            "say": "the drone stands in its dock",
+            "result": "holds",
+            "when": [{"path": "inputs.mode", "wanted": {"is_in": [0]}}],
+            "conditions": [{"path": "inputs.mode", "wanted": {"is_in": [0]}, "result": "holds", "value": 0}],
+        }
+    ],
     "exchanges": [{"name": "ops", "kind": "topic", "created_at": "2026-03-01T08:00:00.000Z"}],
     "queues": [{"name": "alarms", "routes": [{"database": "events", "topic": "a/+"}], "loan": "30s"}],
     "letters": [{"at": "2026-03-01T08:00:00.000Z", "reason": "retry", "deliveries": 5, "event": {"topic": "a/b"}}],
@@ -107,6 +118,8 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/state/{topic}": ["state", "show", "a/b"],
     "PUT /v1/state/{topic}": ["state", "put", "a/b", '{"n": 1}', "--if-match", '"1"'],
     "GET /v1/devices/{device_id}/state": ["state", "device", "dock-1"],
+    "GET /v1/interlocks": ["interlocks", "list"],
+    "GET /v1/devices/{device_id}/interlocks": ["interlocks", "check", "dock-1", "cover_open"],
     "POST /v1/transactions": ["state", "transact", '{"write": [{"topic": "a", "data": 1}]}'],
     "GET /v1/exchanges": ["exchange", "list"],
     "PUT /v1/exchanges/{name}": ["exchange", "declare", "dji", "fanout"],
