@@ -142,7 +142,13 @@ def open_commands(
                 Service("waker", home.waker.run),
                 Service("sweeper", sending.sweeper.run),
                 Service("absence", sending.absence.run),
-                Service("held", sending.drainer.run, drain=sending.drainer.drained, fills=observed.waiting.fills),
+                Service(
+                    "held",
+                    sending.drainer.run,
+                    drain=sending.drainer.drained,
+                    fills=observed.waiting.fills,
+                    gauges=sending.drainer.gauges.shown,
+                ),
             ],
         ),
     )

@@ -33,6 +33,7 @@ from app.broker import counters as broker
 from app.callbacks import counters as callbacks
 from app.cluster import counters as cluster
 from app.commands import counters as commands
+from app.commands.held import gauges as held_gauges
 from app.events import counters as events
 from app.fleets import counters as fleets
 from app.latency import counters as latency
@@ -109,6 +110,7 @@ FAMILIES: Final = (
     *(_COMMANDS, _TOTAL, _IN_FLIGHT, _WAITERS, _REGISTER, _PUBLISH, _RESPONSE, _RECORD, _DELIVER),
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
     *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
+    *held_gauges.FAMILIES,
     *queue_gauges.FAMILIES,
     *dict.fromkeys(family for table in TABLES for family in table.families()),
     _EVENTS,
@@ -204,7 +206,7 @@ class NodeMetrics(Collector):
         yield _gauge(_QUEUE, {(name,): fill.size for name, fill in fills.items()})
         yield _gauge(_BOUND, {(name,): fill.bound for name, fill in fills.items()})
         shown = dict(self._gauges())
-        for family in dict.fromkeys((*queue_gauges.FAMILIES, *shown)):
+        for family in dict.fromkeys((*held_gauges.FAMILIES, *queue_gauges.FAMILIES, *shown)):
             yield _gauge(family, shown.get(family, {}))
 
     def _store(self) -> Iterator[Metric]:

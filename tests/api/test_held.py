@@ -273,3 +273,19 @@ async def test_a_device_has_a_hundred_held_commands_at_most(keeping: Rig) -> Non
         assert (await keeping.send("ok", hold="1h")).status_code == 202
     refused = await keeping.http.post(COMMANDS, json={"method": "ok", "hold": "1h"})
     assert (refused.status_code, refused.json()["type"]) == (429, "urn:homing:problem:too-many-held")
+
+
+async def test_metrics_show_how_many_are_held_and_for_what(keeping: Rig) -> None:
+    await away(keeping)
+    first = (await keeping.send("ok", hold="8h")).json()
+
+    async def is_shown() -> bool:
+        return 'homing_held{waits_for="device"} 1.0' in (await keeping.http.get("/metrics")).text
+
+    await eventually(is_shown)
+    await keeping.http.post(f"/v1/commands/{first['id']}/cancel")
+
+    async def is_gone() -> bool:
+        return 'homing_held{waits_for="device"} 0.0' in (await keeping.http.get("/metrics")).text
+
+    await eventually(is_gone)

@@ -12,6 +12,7 @@ import structlog
 from app.cluster.directory import NodeInfo
 from app.cluster.shares import share_of
 from app.commands.held.claimant import Claimant
+from app.commands.held.gauges import OTHER, HeldGauges, HeldSighting
 from app.commands.held.held_judge import HeldJudge, Readiness
 from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
 from app.core.commands.command import Command, CommandState, WaitReason
@@ -57,6 +58,7 @@ class Drainer:
         self._node_id = node_id
         self._interval = interval
         self._looks: set[asyncio.Task[None]] = set()
+        self.gauges: Final = HeldGauges(waiting, judge.seconds_to)
         self._closing = False
         self._note: str | None = None
         self._skipped = 0
@@ -147,7 +149,7 @@ class Drainer:
         Oldest first, by the store's clock: that is the order in which lanes have them.
         """
         heard, online = self._waiting.lately_heard(device), await self._judge.online(device.device_id)
-        ids, blocked, awaited = sorted(device.ids), set[str](), list[int]()
+        ids, blocked, awaited, seen = sorted(device.ids), set[str](), list[int](), list[HeldSighting]()
         held = []
         for identity, command in zip(ids, await self._store.get(ids), strict=True):
             if command is not None and command.state is CommandState.HELD:
@@ -158,15 +160,19 @@ class Drainer:
             lane = command.lane
             if lane is not None and lane.name in blocked:
                 awaited.append(NOBODY_KNOWS)
+                seen.append(HeldSighting(WaitReason.LANE, command.created_at))
                 continue
             waits = await self._try(command, online=online, heard=heard)
             if waits is None:
                 self._waiting.drop(device.device_id, command.id)
             else:
                 awaited.append(waits.until)
+                there = waits.reason is WaitReason.DEVICE and online is True
+                seen.append(HeldSighting(OTHER if there else waits.reason, command.created_at))
             taken = waits is not None and waits.reason is WaitReason.LANE
             if lane is not None and (taken or lane.order is not LaneOrder.PARALLEL):
                 blocked.add(lane.name)  # the next one comes later, whatever became of this one
+        self.gauges.saw(device.device_id, seen)
         return min(awaited, default=None)
 
     async def _try(self, command: Command, *, online: bool | None, heard: bool) -> Waits | None:

@@ -69,6 +69,9 @@ class WaitingDevices(Observer):
     def __len__(self) -> int:
         return len(self._devices)
 
+    def __contains__(self, device_id: object) -> bool:
+        return device_id in self._devices
+
     def fills(self) -> dict[str, Fill]:
         """The fill of it."""
         return {"held_devices": Fill(len(self._devices), MOST_DEVICES)}

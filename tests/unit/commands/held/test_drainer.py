@@ -50,7 +50,7 @@ def drainer(store: CountingStore) -> Drainer:
     async def nodes() -> Sequence[NodeInfo]:
         return []
 
-    nobody = cast("Any", SimpleNamespace(held_again=Listeners()))
+    nobody = cast("Any", SimpleNamespace(held_again=Listeners(), seconds_to=float))
     return Drainer(
         store=store,
         waiting=WaitingDevices(ManualClock()),

@@ -1,0 +1,60 @@
+"""How many commands are held and for what, for `/metrics`: as this node found them when it looked at their devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from app.core.commands.command import WaitReason
+from app.runtime.families import Family, Labels
+
+HELD: Final = Family(
+    "homing_held",
+    "gauge",
+    "Held commands of devices that this node has looked at, by what they waited for",
+    ("waits_for",),
+)
+OLDEST: Final = Family(
+    "homing_held_oldest_seconds", "gauge", "The age of the oldest of them, by what they waited for", ("waits_for",)
+)
+FAMILIES: Final = (HELD, OLDEST)
+OTHER: Final = "other"
+"""The device is there: an interlock or the broker is waited for, or a topic that another command occupies."""
+_WORDS: Final = (*WaitReason, OTHER)
+
+
+class HeldSighting(NamedTuple):
+    """A held command as it was found. `created_at` is in microseconds on the store's clock."""
+
+    waits_for: str
+    created_at: int
+
+
+class HeldGauges:
+    """`waiting` has the devices that wait; `seconds_to` says how long it is to an instant on the store's clock."""
+
+    def __init__(self, waiting: Container[str], seconds_to: Callable[[int], float]) -> None:
+        self._waiting = waiting
+        self._seconds_to = seconds_to
+        self._seen: dict[str, Sequence[HeldSighting]] = {}
+
+    def saw(self, device_id: str, found: Sequence[HeldSighting]) -> None:
+        """Note what waits for a device, in place of what was noted before."""
+        self._seen.pop(device_id, None)
+        if found:
+            self._seen[device_id] = found
+
+    def shown(self) -> list[tuple[Family, Mapping[Labels, float]]]:
+        """Return what is known now."""
+        for device_id in [one for one in self._seen if one not in self._waiting]:
+            del self._seen[device_id]
+        counts, oldest = Counter[str](), dict[str, int]()
+        for found in self._seen.values():
+            for one in found:
+                counts[one.waits_for] += 1
+                oldest[one.waits_for] = min(one.created_at, oldest.get(one.waits_for, one.created_at))
+        ages: dict[Labels, float] = {
+            (word,): max(0.0, -self._seconds_to(oldest[word])) if word in oldest else 0.0 for word in _WORDS
+        }
+        return [(HELD, {(word,): counts[word] for word in _WORDS}), (OLDEST, ages)]
