@@ -119,7 +119,7 @@ class RetryBody(_FleetModel):
     """The targets of a run that are to have another command."""
 
     of: Annotated[
-        list[Literal["failed", "timed_out", "unsent", "unreachable", "cancelled", "skipped", "unknown"],],
+        list[Literal["failed", "timed_out", "unsent", "unreachable", "cancelled", "skipped", "unknown"]],
         Field(
             description="How they have ended. Of those that are `timed_out` or `unknown` a device may have done it.",
             min_length=1,

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from app.core.errors import StoreUnavailableError
 from app.store.fleets import KEPT, NewRecord, Written
 from app.store.rocks.folder import options
+from app.store.rocks.rows import rows_from
 from tests.contract.store_backends import MINUTE, RocksBackend
 from tests.contract.test_store_fleets import LEASE, change, read, record
 from tests.waiting import eventually
@@ -30,7 +31,7 @@ def rows_in(folder: Path, alter: Callable[[Rows], Rows]) -> Rows:
     """The rows of a closed folder, of which some are put in place of what is there."""
     database = Rdict(str(folder), options(), {"commands": options()})
     table = database.get_column_family("commands")
-    rows = {bytes(key): bytes(row) for key, row in table.items()}  # type: ignore[arg-type] # the keys here are bytes
+    rows: Rows = dict(rows_from(table, b""))
     for key, row in alter(rows).items():
         if row:
             table[key] = row
@@ -39,6 +40,10 @@ def rows_in(folder: Path, alter: Callable[[Rows], Rows]) -> Rows:
     table.close()
     database.close()
     return rows
+
+
+def key(kind: str, run: NewRecord) -> bytes:
+    return f"{kind}\0{run.run_id}".encode()
 
 
 async def test_a_run_is_there_after_a_restart_and_nobody_drives_it(tmp_path: Path) -> None:
@@ -112,17 +117,11 @@ async def test_a_row_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -
     await place.close()
 
     def altered(rows: Rows) -> Rows:
-        def run(one: NewRecord) -> bytes:
-            return b"r\0" + one.run_id.encode()
-
-        def plan(one: NewRecord) -> bytes:
-            return b"p\0" + one.run_id.encode()
-
         return {
-            run(damaged): b"{",
-            run(newer): rows[run(newer)].replace(b'"v": 1', b'"v": 2', 1),
-            run(short): rows[run(short)][:-1],
-            plan(planless): b"",
+            key("r", damaged): b"{",
+            key("r", newer): rows[key("r", newer)].replace(b'"v": 1', b'"v": 2', 1),
+            key("r", short): rows[key("r", short)][:-1],
+            key("p", planless): b"",
             b"s\0" + good.run_id.encode() + b"\x001": b'"',
             b"s\0" + good.run_id.encode() + b"\0x": b"[1]",
         }
