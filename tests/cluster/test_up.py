@@ -193,7 +193,7 @@ async def test_clients_of_the_broker_log_in_and_may_what_their_keys_may() -> Non
         assert await admin.subscribe("thing/product/+/events") == 1
         assert await device.subscribe("$SYS/broker/version") == 0x87, "it may not read metrics"
         assert await admin.subscribe("$SYS/broker/version") == 1
-        await eventually(lambda: admin.topics == ["$SYS/broker/version"])
+        await eventually(lambda: "$SYS/broker/version" in admin.topics)
         admin.topics.clear()
         assert await device.publish("thing/product/SN1/events") == 0
         assert await device.publish("thing/product/SN2/events") == 0x87
