@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from redis.asyncio import Redis
 
+from app.core.commands.callback import Registration
 from app.core.errors import StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.system import SystemClock
@@ -127,11 +128,11 @@ async def test_a_store_says_503_soon_while_replicas_are_missing_and_reads(
 ) -> None:
     primary, replica = pair
     store = redis_store(primary.node_url, terms=ONE)
-    known = registration("SN1")
+    known, later = registration("SN1"), registration("SN3")
 
-    async def registered() -> bool:
+    async def registered(one: Registration = known) -> bool:
         with suppress(StoreUnavailableError):
-            await store.register(known)
+            await store.register(one)
             return True
         return False
 
@@ -140,7 +141,7 @@ async def test_a_store_says_503_soon_while_replicas_are_missing_and_reads(
         await eventually(registered)
         with replica.paused(), pytest.raises(StoreUnavailableError):
             await asyncio.wait_for(store.register(registration("SN2")), PATIENCE)
-        await store.register(registration("SN3"))
+        await eventually(lambda: registered(later))
         [read] = await store.get([known.command_id])
         assert read is not None
     finally:
