@@ -36,7 +36,7 @@ def _ended(outcomes: Any) -> str:  # noqa: ANN401 - a JSON object
     return ", ".join(told) or "none ended"
 
 
-def _seconds(ms: float | None) -> str:
+def _seconds(ms: int | None) -> str:
     return "unknown" if ms is None else f"{ms / 1000:.2f} s"
 
 

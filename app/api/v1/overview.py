@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any, Final
 
 import orjson
@@ -106,8 +107,9 @@ def _tally(one: CommandTally) -> dict[str, Any]:
     return {"ended": one.ended, **quantiles}
 
 
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(1000 * seconds, 1)
+def _ms(seconds: float | None) -> int | None:
+    """Whole milliseconds, rounded up."""
+    return None if seconds is None else ceil(1000 * seconds)
 
 
 def _trouble(one: TroubleGroup) -> dict[str, Any]:

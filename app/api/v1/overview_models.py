@@ -82,9 +82,9 @@ class Trouble(_OverviewModel):
 
 class _Tally(_OverviewModel):
     ended: Annotated[dict[str, int], Field(description="The number of commands that have ended, by outcome.")]
-    p50_ms: Annotated[float | None, Field(description="How long half of them took at most; null if none is known.")]
-    p95_ms: float | None
-    p99_ms: float | None
+    p50_ms: Annotated[int | None, Field(description="How long half of them took at most; null if none is known.")]
+    p95_ms: int | None
+    p99_ms: int | None
 
 
 class TotalOfCommands(_Tally):
@@ -104,7 +104,7 @@ class MethodOfCommands(_Tally):
 
     profile: str
     method: str
-    timeout_ms: Annotated[float, Field(description="The longest timeout that one of them had.")]
+    timeout_ms: Annotated[int, Field(description="The longest timeout that one of them had.")]
 
 
 class HourOfCommands(_OverviewModel):
