@@ -90,6 +90,7 @@ async def test_a_token_may_do_what_its_groups_may_in_its_tenant(place: Place) ->
         "expires_at": (await place.me(token)).json()["expires_at"],
         "session": False,
         "roles": ["operator"],
+        "may": ["fleet"],
         "limits": [],
     }
     assert await place.send(token) == 200

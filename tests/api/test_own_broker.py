@@ -104,7 +104,8 @@ async def test_retained_messages_are_listed_and_deleted(site: Site) -> None:
         for number, topic in enumerate(topics):
             said = await one.say(Publish(topic, b"x" * number + b"y", 1, packet_id=number + 1, retain=True))
             assert isinstance(said, PublishAck)
-    found = await listed(site, "retained", "retained")
+    listing = await listed(site, "retained", "retained")
+    found = [one for one in listing if not one["topic"].startswith("$SYS/")]
     assert sorted(one["topic"] for one in found) == sorted(topics)
     assert found[0] == {"topic": "a/1", "qos": 1, "bytes": 1, "client_id": "one"}
     assert [one["topic"] for one in await listed(site, "retained", "retained", topic="a/+")] == ["a/1", "a/2"]
