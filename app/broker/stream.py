@@ -54,8 +54,8 @@ class ClientStream(PausableLink):
             for first_byte, body in self._framing.feed(data):
                 if connection.closed:
                     return
-                if not connection.connected and first_byte >> 4 != PacketType.CONNECT:
-                    raise protocol_error("the first packet is no CONNECT")  # [MQTT-3.1.0-1]
+                if connection.connected == (first_byte >> 4 == PacketType.CONNECT):
+                    raise protocol_error("CONNECT is the first packet, and no other one")  # [MQTT-3.1.0-1, -2]
                 connection.receive(decode(first_byte, body, connection.version))
                 self._framing.largest = connection.largest
         except PacketError as error:

@@ -68,6 +68,14 @@ def test_a_second_connect_ends_the_connection(bench: Bench, name: str, version: 
     client.refused(0x82)
 
 
+def test_a_second_connect_is_told_the_same_whatever_is_wrong_with_it(bench: Bench, version: int) -> None:
+    """DISCONNECT cannot say 0x84, which a first CONNECT is told."""
+    for second in (connect("a", version, name=b"HTTP"), connect("a", version, level=9), packet(0x10), packet(0x11)):
+        client = bench.join(version=version)
+        client.send(second)
+        client.refused(0x82)
+
+
 @pytest.mark.parametrize("wrong", [b"MQIsdp", b"mqtt", b"MQT", b"MQTTT", b"", b"HTTP"])
 def test_a_wrong_protocol_name_is_refused(bench: Bench, version: int, wrong: bytes) -> None:
     refused_connect(bench, connect("a", version, name=wrong), version, *([1] if version == V3 else [0x84]))
