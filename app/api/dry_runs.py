@@ -1,4 +1,4 @@
-"""What would become of a command: reads what is asked for, and writes what was found."""
+"""Dry runs over HTTP: what is asked for is read, and what would become of the command is written."""
 
 from __future__ import annotations
 

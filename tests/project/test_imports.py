@@ -108,6 +108,7 @@ ENGINES = {
         *("app/store/rocks/commands.py", "app/store/rocks/command_rows.py"),
         *("app/store/rocks/kept_state.py", "app/store/rocks/webhooks.py"),
         *("app/store/rocks/queues.py", "app/store/rocks/queue_rows.py"),
+        *("app/store/rocks/fleets.py", "app/store/rocks/fleet_rows.py"),
     ),  # commands and queues in a folder are those in memory with a journal
     "app.store.redis": (
         *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),

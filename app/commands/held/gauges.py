@@ -1,4 +1,4 @@
-"""How many commands are held and for what, for `/metrics`: as this node found them when it looked at their devices."""
+"""Counts of held commands, by what they wait for, for `/metrics`: as this node found them at their devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/metrics` shows of held commands."""
+"""Held commands as `/metrics` shows them."""
 
 from __future__ import annotations
 
