@@ -140,7 +140,7 @@ async def test_a_repeated_publish_to_nobody_says_nothing_about_the_first(tmp_pat
     for one_way in (False, True):
         registration = home.invoker._registrar.registration(
             request(profile="homing2", one_way=one_way, if_offline=FAIL),
-            home.invoker._admission._profile("homing2"),
+            home.invoker._admission.profile_named("homing2"),
             timedelta(seconds=10),
         )
         await assembly.store.register(registration)
