@@ -20,7 +20,7 @@ from app.core.commands.command import Command
 from app.core.commands.diagnosis import CommandDiagnosis
 from app.core.commands.misses import Target
 from app.core.errors import CapacityError, UnavailableError
-from app.core.last_hour import NOTHING, LastHour, together
+from app.core.last_hour import NOTHING, HourNumbers, LastHour, together
 from app.core.overview import JudgedFailure, NodeGlance, party_of
 from app.node import Node
 from app.observers.failures import Failure, Failures
@@ -70,7 +70,7 @@ class ClusterGlance:
     failures: Sequence[JudgedFailure]
     open: Sequence[OpenCommand]
     """Those that have been open for longest, on each node."""
-    last_hour: LastHour
+    last_hour: HourNumbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class Application(FastAPI):
         self.mqtt: Final = mqtt.MqttSockets(ports)
         self.router.routes += [connect.connect_route(self.connections), mqtt.mqtt_route(self.mqtt)]
         self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file), self.streams)
-        self.fleet_bodies: Final = FleetBodyReader(settings)
+        self.fleet_bodies: Final = FleetBodyReader(settings, ports.node.now_us)
         self.lists: Final = Turns()
         for router in ROUTERS:
             self.include_router(router, dependencies=[Depends(asker)] if router in GUARDED else [])

@@ -31,22 +31,28 @@ _MISSING: Final = object()
 class CommandBodyReader:
     """The bounds and defaults of a node, for callers who say less.
 
-    `learned` knows timeouts, and `profile_of` the profile that is on record for a device.
+    `learned` knows timeouts, `profile_of` the profile that is on record for a device, and `now_us` the time, in
+    microseconds since 1970.
     """
 
     def __init__(
-        self, settings: Settings, learned: LearnedTimeouts, profile_of: Callable[[str], str | None] = lambda _: None
+        self,
+        settings: Settings,
+        learned: LearnedTimeouts,
+        now_us: Callable[[], int],
+        profile_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
+        self._now_us = now_us
         self._profile_of = profile_of
         self._profile = settings.profile
         self._learned = learned
         self._default_timeout = settings.command.default_timeout
         self._max_timeout = settings.command.max_timeout
 
-    def read(self, device_id: str, body: JsonValue, key: bytes | None, now_us: int = 0) -> CommandRequest:
+    def read(self, device_id: str, body: JsonValue, key: bytes | None) -> CommandRequest:
         """Read the command that a caller asks for; InvalidInputError says what is wrong with it.
 
-        `key` is the idempotency key. `now_us` is the time, in microseconds since 1970.
+        `key` is the idempotency key.
         """
         if not isinstance(body, dict):
             raise InvalidInputError("body", f"is {kind_in_words(body)}; a JSON object is needed")
@@ -68,7 +74,7 @@ class CommandBodyReader:
             one_way=_flag(body, "one_way"),
             if_offline=_if_offline(body.get("if_offline", _MISSING), hold),
             hold=hold,
-            not_before=_not_before(body.get("not_before", _MISSING), hold, now_us),
+            not_before=self._not_before(body.get("not_before", _MISSING), hold),
             notify=_notify(body.get("notify", _MISSING)),
             idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
         )
@@ -76,6 +82,24 @@ class CommandBodyReader:
     def profile_for(self, device_id: str) -> str:
         """Return the profile of commands to a device that name none."""
         return self._profile_of(device_id) or self._profile
+
+    def _not_before(self, value: object, hold: timedelta | None) -> int | None:
+        """The instant before which the command is not sent; InvalidInputError where it cannot be sent then."""
+        if value is _MISSING:
+            return None
+        if not isinstance(value, str):
+            raise InvalidInputError("not_before", f"is {kind_in_words(value)}; an instant in RFC 3339 is needed")
+        now = self._now_us()
+        instant = parse_position("not_before", value, now)
+        if hold is None:
+            raise InvalidInputError("hold", "is missing; not_before needs it, to say for how long the command may wait")
+        if instant - now > LONGEST_HOLD // _MICROSECOND:
+            raise InvalidInputError("not_before", f"is more than {LONGEST_HOLD.days} days ahead, which is the most")
+        if instant - now >= hold // _MICROSECOND:
+            raise InvalidInputError(
+                "hold", f"of {format_duration(hold)} ends before not_before; it has to last beyond it"
+            )
+        return instant
 
     def _usual_timeout(self, profile: str, method: str, device_id: str) -> timedelta:
         """For a caller who gives none: what was learned, within the bounds, else the default."""
@@ -121,22 +145,6 @@ def _hold(value: object) -> timedelta | None:
         low, high = format_duration(SHORTEST_HOLD), format_duration(LONGEST_HOLD)
         raise InvalidInputError("hold", f"{value} is out of range; allowed: {low} to {high}")
     return hold
-
-
-def _not_before(value: object, hold: timedelta | None, now_us: int) -> int | None:
-    """The instant before which the command is not sent; InvalidInputError where it cannot be sent then."""
-    if value is _MISSING:
-        return None
-    if not isinstance(value, str):
-        raise InvalidInputError("not_before", f"is {kind_in_words(value)}; an instant in RFC 3339 is needed")
-    instant = parse_position("not_before", value, now_us)
-    if hold is None:
-        raise InvalidInputError("hold", "is missing; not_before needs it, to say for how long the command may wait")
-    if instant - now_us > LONGEST_HOLD // _MICROSECOND:
-        raise InvalidInputError("not_before", f"is more than {LONGEST_HOLD.days} days ahead, which is the most")
-    if instant - now_us >= hold // _MICROSECOND:
-        raise InvalidInputError("hold", f"of {format_duration(hold)} ends before not_before; it has to last beyond it")
-    return instant
 
 
 def _if_offline(value: object, hold: timedelta | None) -> IfOffline | None:

@@ -25,7 +25,7 @@ SEAL = "dry_run"
 """The member by which a body says that it is never to be sent: a node that knows no dry runs refuses it."""
 
 
-async def read_dry_run(device_id: str, request: Request, hot: HotRoute, now_us: int) -> CommandRequest | Reply:
+async def read_dry_run(device_id: str, request: Request, hot: HotRoute) -> CommandRequest | Reply:
     """Return the command that is asked for, or the refusal of a body that is no JSON. InvalidInputError."""
     headers = headers_of(request.scope)
     refusal = media_type_refusal(headers)
@@ -34,7 +34,7 @@ async def read_dry_run(device_id: str, request: Request, hot: HotRoute, now_us: 
     body = decode_json(await read_body(request.receive, headers, seconds=hot.body_seconds))
     if isinstance(body, dict) and body.pop(SEAL, True) is not True:
         raise InvalidInputError(SEAL, "is not true, and the query says that it is; allowed: true, or nothing")
-    return hot.body.read(device_id, body, headers.get(b"idempotency-key"), now_us)
+    return hot.body.read(device_id, body, headers.get(b"idempotency-key"))
 
 
 def dry_run_json(found: DryRun, *, reads: bool) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from hashlib import blake2b
 from typing import Any, Final
@@ -41,8 +41,9 @@ ORDERS: Final = ("shuffled", "as_listed")
 class FleetBodyReader:
     """The bounds and defaults of a node. Timeouts are not learned: all targets of a run have the same."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._commands = CommandBodyReader(settings, LearnedTimeouts())
+    def __init__(self, settings: Settings, now_us: Callable[[], int]) -> None:
+        """`now_us` is the time, in microseconds since 1970."""
+        self._commands = CommandBodyReader(settings, LearnedTimeouts(), now_us)
 
     def read(self, body: JsonValue) -> RunRequest:
         """Read the run that a caller asks for; InvalidInputError says what is wrong with it."""

@@ -65,11 +65,7 @@ async def read_index(request: Request, ports: NodePorts) -> Reply:
     if headers_of(request.scope).get(b"accept", b"").lstrip().startswith(b"text/html"):
         return Reply(status_code=303, headers={"location": "console/", "vary": "accept"})
     root = request.scope.get("root_path", "")
-    planes = {
-        "devices": ports.directory,
-        "webhooks": ports.webhooks,
-        "events": ports.events,
-    }
+    planes = {"devices": ports.directory, "webhooks": ports.webhooks, "events": ports.events}
     there = {name: path for name, path in LINKS.items() if planes.get(name, ports) is not None}
     links = {name: f"{root}{path}" for name, path in there.items()}
     body = {"name": "homing", "version": __version__, "node_id": ports.node.member.info.node_id, "links": links}

@@ -63,9 +63,8 @@ class HotRoute:
         self._invoker = ports.commands.invoker
         self._holder = ports.commands.holder
         self._counters = ports.node.counters
-        self._now_us = ports.node.now_us
         self._parking = parking
-        self.body: Final = CommandBodyReader(settings, learned, ports.access.profile_of)
+        self.body: Final = CommandBodyReader(settings, learned, ports.node.now_us, ports.access.profile_of)
         # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
         # wake-up may be lost: then the sweep over parked callers finds it.
         self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE
@@ -134,7 +133,7 @@ class HotRoute:
             return refusal
         preference = read_preference(headers.get(b"prefer"))
         body = decode_json(await read_body(receive, headers, seconds=self.body_seconds))
-        asked = self.body.read(device_id, body, headers.get(b"idempotency-key"), self._now_us())
+        asked = self.body.read(device_id, body, headers.get(b"idempotency-key"))
         self._member.admit()  # first, as a node that is about to stop must not spend what it then does not do
         place = self._spend(caller, asked)  # nobody else has a turn before the command is noted, and takes it
         if wants_events(headers.get(b"accept")):

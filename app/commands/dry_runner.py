@@ -73,11 +73,11 @@ class DryRun:
     verdicts: Sequence[InterlockVerdict]
     lane: DryLane | None
     online: bool | None
-    """Whether the device is there; None where nobody knows."""
+    """True if the device is there; None where nobody knows."""
     offline_since: int | None
-    """Since when the device is away, in microseconds since 1970, where the command is not sent to one that is."""
+    """The instant (microseconds since 1970) since when the device is away, if a command is not sent to one that is."""
     connected: bool
-    """Whether this node has a connection to the MQTT broker."""
+    """True if this node has a connection to the MQTT broker."""
     refusals: Sequence[HomingError]
     obstacles: Sequence[Obstacle]
 

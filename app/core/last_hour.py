@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
@@ -23,6 +23,17 @@ class MethodName(NamedTuple):
     name: str
 
 
+class TallyNumbers(NamedTuple):
+    """A tally in numbers: `timeout` and the quantiles are in seconds, None where no time is known."""
+
+    begun: int
+    ended: Mapping[str, int]
+    timeout: float
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
 class CommandTally:
     """Commands that have begun and ended; `timeout` is the longest one, in seconds."""
 
@@ -31,10 +42,10 @@ class CommandTally:
     def __init__(self) -> None:
         self.begun = 0
         self.ended: Counter[str] = Counter()
-        """By outcome."""
+        """The number that ended, by outcome."""
         self.timeout = 0.0
         self.buckets: Counter[int] = Counter()
-        """How long those took whose time is known, by bucket."""
+        """The number of those whose time is known, by bucket."""
 
     def end(self, outcome: str, seconds: float | None, timeout: float) -> None:
         """Count one that has ended; `seconds` is how long it took, if that is known."""
@@ -60,6 +71,11 @@ class CommandTally:
             seen += count
         return None
 
+    def numbers(self) -> TallyNumbers:
+        """Return what people want to know of it."""
+        quantiles = (self.quantile(0.5), self.quantile(0.95), self.quantile(0.99))
+        return TallyNumbers(self.begun, self.ended, self.timeout, *quantiles)
+
     def told(self) -> Sequence[Any]:
         """Return it as another node is told, in JSON."""
         return self.begun, self.ended, {str(number): count for number, count in self.buckets.items()}, self.timeout
@@ -81,14 +97,6 @@ class LastHour(NamedTuple):
     minutes: Mapping[int, CommandTally]
     methods: Mapping[MethodName, CommandTally]
 
-    @property
-    def total(self) -> CommandTally:
-        """The commands of all minutes."""
-        found = CommandTally()
-        for one in self.minutes.values():
-            found.add(one)
-        return found
-
     def told(self) -> Mapping[str, Any]:
         """Return it as another node is told, in JSON."""
         return {
@@ -108,15 +116,34 @@ class LastHour(NamedTuple):
 NOTHING: Final = LastHour({}, {})
 
 
-def together(told: Sequence[LastHour], now: int, most_methods: int) -> LastHour:
+class HourNumbers(NamedTuple):
+    """The last hour of a cluster in numbers; minutes are counted from 1970."""
+
+    total: TallyNumbers
+    minutes: Mapping[int, TallyNumbers]
+    methods: Mapping[MethodName, TallyNumbers]
+
+
+def together(told: Sequence[LastHour], now: int, most_methods: int) -> HourNumbers:
     """The sum of what several nodes know: the hour before the minute `now`, and the methods with most commands."""
-    minutes: dict[int, CommandTally] = {}
-    methods: dict[MethodName, CommandTally] = {}
+    total, minutes = CommandTally(), dict[int, CommandTally]()
     for each in told:
         for minute, one in each.minutes.items():
             if now - MINUTES < minute <= now:
                 minutes.setdefault(minute, CommandTally()).add(one)
-        for method, one in each.methods.items():
-            methods.setdefault(method, CommandTally()).add(one)
-    busiest = sorted(methods.items(), key=lambda one: one[1].ended.total(), reverse=True)[:most_methods]
-    return LastHour(dict(sorted(minutes.items())), dict(busiest))
+                total.add(one)
+    methods = busiest((one.methods for one in told), most_methods)
+    return HourNumbers(
+        total.numbers(),
+        {minute: one.numbers() for minute, one in sorted(minutes.items())},
+        {method: one.numbers() for method, one in methods.items()},
+    )
+
+
+def busiest(told: Iterable[Mapping[MethodName, CommandTally]], most: int) -> dict[MethodName, CommandTally]:
+    """The methods with most commands, and the sums of their tallies."""
+    found: dict[MethodName, CommandTally] = {}
+    for each in told:
+        for method, one in each.items():
+            found.setdefault(method, CommandTally()).add(one)
+    return dict(sorted(found.items(), key=lambda one: one[1].ended.total(), reverse=True)[:most])

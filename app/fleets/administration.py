@@ -47,7 +47,7 @@ class RunRequest:
     """The run that somebody asks for. `fingerprint` tells it from others under the same idempotency key."""
 
     targets: Mapping[str, Any]
-    """As they are shown."""
+    """The targets as they are shown."""
     selector: TargetSelector
     command: FleetCommand
     spec: Callable[[int], RunSpec]

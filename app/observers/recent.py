@@ -10,10 +10,10 @@ from app.core.clock import Clock
 from app.core.commands.callback import Registration
 from app.core.commands.command import CommandState
 from app.core.commands.routing import Outcome
-from app.core.last_hour import MINUTES, CommandTally, LastHour, MethodName
+from app.core.last_hour import MINUTES, CommandTally, LastHour, MethodName, busiest
 
 MOST_METHODS: Final = 200
-"""How many methods are counted by themselves in five minutes; the others count among all."""
+"""The number of methods that are counted by themselves in five minutes; the others count among all."""
 MOST_TOLD: Final = 50
 PART: Final = 5
 """The minutes in which methods are counted together."""
@@ -54,13 +54,8 @@ class RecentCommands(Observer):
         """The last hour; methods of a few minutes more, and those with most commands."""
         minute = self._minute()
         minutes = {at: one for at, one in self._minutes.items() if minute - MINUTES < at <= minute}
-        methods: dict[MethodName, CommandTally] = {}
-        for at, part in self._parts.items():
-            if minute - MINUTES - PART < at * PART <= minute:
-                for method, one in part.items():
-                    methods.setdefault(method, CommandTally()).add(one)
-        busiest = sorted(methods.items(), key=lambda one: one[1].ended.total(), reverse=True)[:MOST_TOLD]
-        return LastHour(minutes, dict(busiest))
+        parts = (part for at, part in self._parts.items() if minute - MINUTES - PART < at * PART <= minute)
+        return LastHour(minutes, busiest(parts, MOST_TOLD))
 
     def _minute(self) -> int:
         return int(self._clock.wall() // 60)

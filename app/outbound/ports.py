@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from app.core.webhooks.schedule import Reply
 
 SECONDS: Final = 15.0
-"""How long an attempt may take, name look-up and TLS included."""
+"""The longest time that an attempt may take, name look-up and TLS included."""
 
 
 class Sender(Protocol):

@@ -36,14 +36,9 @@ class OtherBroker(ServiceProcess):
     """Its row on the page."""
 
     @property
-    def settings(self) -> Mapping[str, str]:
+    def node_settings(self) -> Mapping[str, str]:
         """The settings of a node that stands on it."""
         return {"HOMING_MQTT_URL": f"mqtt://127.0.0.1:{self.port}", "HOMING_MQTT_VERSION": "3.1.1"}
-
-    @property
-    def node_settings(self) -> Mapping[str, str]:
-        """The same, as the harness asks for them."""
-        return self.settings
 
     def version(self) -> str:
         """As it tells it."""
@@ -146,8 +141,8 @@ def doctor(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def test_the_page_says_what_the_doctor_finds(broker: OtherBroker) -> None:
-    seen = doctor(broker.settings)
-    refused = doctor({**broker.settings, "HOMING_MQTT_VERSION": "5"})
+    seen = doctor(broker.node_settings)
+    refused = doctor({**broker.node_settings, "HOMING_MQTT_VERSION": "5"})
     assert NO_MQTT_5 in " ".join(refused.values())
     assert NOTHING_SHARED in seen["shared subscriptions"]
     assert seen["queues"].startswith("1500 messages waited")
@@ -164,7 +159,7 @@ async def test_commands_of_one_node_reach_their_device_and_come_back(broker: Oth
     with (
         (tmp_path / "log").open("wb") as log,
         NodeProcess("n1", None, broker, HOMING_PROFILE="homing") as node,
-        subprocess.Popen(simulate, env=environment(broker.settings), stdout=log, stderr=log) as fleet,
+        subprocess.Popen(simulate, env=environment(broker.node_settings), stdout=log, stderr=log) as fleet,
     ):
         try:
             async with aiohttp.ClientSession() as session:

@@ -114,7 +114,7 @@ async def send_command(
     check_names(request, ("dry_run",))
     if dry_run:
         node.member.admit()
-        asked = await read_dry_run(device_id, request, hot, node.now_us())
+        asked = await read_dry_run(device_id, request, hot)
         if isinstance(asked, Reply):
             return asked
         asker.check_method(Action.SEND, device_id, asked.profile, asked.method)

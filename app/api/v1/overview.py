@@ -15,7 +15,7 @@ from app.api.openapi import knows, problems_of
 from app.api.representation import instant
 from app.api.v1 import overview_models as schemas
 from app.core.access.rules import Action
-from app.core.last_hour import CommandTally, LastHour
+from app.core.last_hour import HourNumbers, TallyNumbers
 from app.core.overview import NodeGlance, OverallVerdict, TroubleGroup, grouped, judge_cluster
 from app.node import NodeState
 from app.overview import MINUTE_US, OpenCommand
@@ -88,23 +88,23 @@ def _open(one: OpenCommand) -> dict[str, Any]:
     }
 
 
-def _last_hour(found: LastHour) -> dict[str, Any]:
+def _last_hour(found: HourNumbers) -> dict[str, Any]:
     return {
-        "total": {"begun": found.total.begun} | _tally(found.total),
-        "minutes": [
-            {"at": instant(minute * MINUTE_US), "begun": one.begun} | _tally(one)
-            for minute, one in found.minutes.items()
-        ],
+        "total": _of_all(found.total),
+        "minutes": [{"at": instant(minute * MINUTE_US), **_of_all(one)} for minute, one in found.minutes.items()],
         "methods": [
-            {"profile": method.profile, "method": method.name, "timeout_ms": _ms(one.timeout)} | _tally(one)
+            {"profile": method.profile, "method": method.name, "timeout_ms": _ms(one.timeout), **_tally(one)}
             for method, one in found.methods.items()
         ],
     }
 
 
-def _tally(one: CommandTally) -> dict[str, Any]:
-    quantiles = {f"p{percent}_ms": _ms(one.quantile(percent / 100)) for percent in (50, 95, 99)}
-    return {"ended": one.ended, **quantiles}
+def _of_all(one: TallyNumbers) -> dict[str, Any]:
+    return {"begun": one.begun, **_tally(one)}
+
+
+def _tally(one: TallyNumbers) -> dict[str, Any]:
+    return {"ended": one.ended, "p50_ms": _ms(one.p50), "p95_ms": _ms(one.p95), "p99_ms": _ms(one.p99)}
 
 
 def _ms(seconds: float | None) -> int | None:

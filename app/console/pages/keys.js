@@ -8,14 +8,15 @@ import { Listed } from "../listed.js";
 import { usePages } from "../read.js";
 import { may, myself } from "../rights.js";
 import { Secret } from "../secret.js";
+import { textOf, useSubmit } from "../submit.js";
 import { now } from "../time.js";
 import { keyOf } from "../words.js";
 
 const DAYS = 90;
 
-/** The numbers and rules of a form, as the API takes them. @param {any} typed */
+/** The numbers and rules of a form, as the API takes them. @param {FormData} typed */
 function wishesOf(typed) {
-  const said = (/** @type {string} */ name) => String(typed.get(name) ?? "").trim();
+  const said = (/** @type {string} */ name) => textOf(typed, name);
   const days = said("days");
   return {
     ...(said("principal") ? { principal: said("principal") } : {}),
@@ -27,23 +28,7 @@ function wishesOf(typed) {
 
 /** @param {{ made: (key: any) => void }} props */
 function New({ made }) {
-  const [error, fail] = useState(/** @type {any} */ (null));
-  const [busy, work] = useState(false);
-  /** @param {any} event */
-  async function submit(event) {
-    event.preventDefault();
-    if (busy) return;
-    const form = event.currentTarget;
-    work(true);
-    fail(null);
-    try {
-      made(await call("POST", "v1/keys", { body: wishesOf(new FormData(form)) }));
-      form.reset();
-    } catch (problem) {
-      fail(problem);
-    }
-    work(false);
-  }
+  const { error, busy, submit } = useSubmit((typed) => call("POST", "v1/keys", { body: wishesOf(typed) }), made);
   return html`<details><summary>New key</summary>
     <form class="sending" onSubmit=${submit}>
       ${may("access") && html`<div class="field"><label for="key-for">For</label><input id="key-for" name="principal" maxlength="128" placeholder=${myself()} autocomplete="off" spellcheck=${false} aria-describedby="key-for-hint" /><p class="hint muted" id="key-for-hint">A person or service; yourself if it is left out.</p></div>`}

@@ -6,6 +6,7 @@ import { call, part } from "../api.js";
 import { Listed } from "../listed.js";
 import { usePages } from "../read.js";
 import { Secret } from "../secret.js";
+import { textOf, useSubmit } from "../submit.js";
 import { HOOK_EVENTS, hookOf } from "../words.js";
 
 /** @param {any} one */
@@ -19,29 +20,15 @@ function line(one) {
   </tr>`;
 }
 
+/** What a form asks for, as the API takes it. @param {FormData} typed */
+function wishesOf(typed) {
+  const [url, queue, devices, methods] = ["url", "queue", "devices", "methods"].map((name) => textOf(typed, name));
+  return { url, ...(queue ? { queue } : { events: typed.getAll("events"), ...(devices ? { devices } : {}), ...(methods ? { methods } : {}) }) };
+}
+
 /** @param {{ made: (hook: any) => void }} props */
 function New({ made }) {
-  const [error, fail] = useState(/** @type {any} */ (null));
-  const [busy, work] = useState(false);
-  /** @param {any} event */
-  async function submit(event) {
-    event.preventDefault();
-    if (busy) return;
-    const form = event.currentTarget;
-    const typed = new FormData(form);
-    const said = (/** @type {string} */ name) => String(typed.get(name) ?? "").trim();
-    const queue = said("queue");
-    const what = queue ? { queue } : { events: typed.getAll("events"), ...(said("devices") ? { devices: said("devices") } : {}), ...(said("methods") ? { methods: said("methods") } : {}) };
-    work(true);
-    fail(null);
-    try {
-      made(await call("POST", "v1/webhooks", { body: { url: said("url"), ...what } }));
-      form.reset();
-    } catch (problem) {
-      fail(problem);
-    }
-    work(false);
-  }
+  const { error, busy, submit } = useSubmit((typed) => call("POST", "v1/webhooks", { body: wishesOf(typed) }), made);
   return html`<details><summary>New webhook</summary>
     <form class="sending" onSubmit=${submit}>
       <div class="field"><label for="hook-url">URL</label><input id="hook-url" name="url" type="url" required autocomplete="off" aria-describedby="hook-url-hint" /><p class="hint muted" id="hook-url-hint">An https address that can be reached from the nodes.</p></div>

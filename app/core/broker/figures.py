@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from app.core.broker.broker import Broker
 
 FIGURES: Final = "$SYS/"
-"""What the topics of a broker itself begin with; no client may publish there."""
+"""The beginning of the topics of a broker itself; no client may publish there."""
 INTERVAL_SECONDS: Final = 10.0
 _DROPPED: Final = "broker.dropped."
 

@@ -47,7 +47,7 @@ class SubscriptionTable:
         """Client ids and subscriptions, by filters as the clients wrote them."""
         self._turns: dict[str, int] = {}
         self._matched: dict[str, Sequence[str]] = {}
-        """By topic, the filters that fit it, as long as there are no others."""
+        """The filters that fit a topic, as long as there are no others."""
         self._count = 0
 
     def __len__(self) -> int:

@@ -32,7 +32,7 @@ class HoldRequest:
     who: str = ""
     not_before: int | None = None
     only_if_taken: bool = False
-    """Whether the command is sent at once if its lane has room."""
+    """True if the command is sent at once if its lane has room."""
 
     def begun(self, created_at: int, timeout: timedelta) -> Hold:
         """The hold of a command that is registered at that instant (µs)."""

@@ -84,7 +84,7 @@ class Case:
     waits: Sequence[str] = ()
     """The reasons why a held command waits."""
     orphaned: bool = False
-    """Whether its home node has died or was restarted since it was registered."""
+    """True if its home node has died or was restarted since it was registered."""
 
     @property
     def elsewhere(self) -> DeviceSighting | None:

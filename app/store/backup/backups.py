@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _OF_A_PROCESS: Final = {LOCK_FILE, LAYOUT_FILE, SOCKET, CHECKPOINT, "LOCK"}
-"""What a store has beside its data; its layout is taken by itself, as no checkpoint has it."""
+"""The files of a store beside its data; its layout is taken by itself, as no checkpoint has it."""
 
 
 def back_up(data: Path, target: Path, *, secrets: bool, wall: float) -> BackupManifest:
@@ -68,12 +68,10 @@ def restore(backup: Path, target: Path) -> BackupManifest:
     """
     manifest = read_manifest(backup)
     with staged(target) as draft:
-        check_files(backup, manifest)
         for folder in (backup, backup / STORE):
             if not read_layout(folder):
                 raise ConfigurationError(f"{folder} has no {LAYOUT_FILE}, so it is no backup of a folder of homing up")
-        for name in manifest.files:
-            copy_file(backup / name, draft / name)
+        check_files(backup, manifest, lambda name: copy_file(backup / name, draft / name))
         forget_packet_ids(draft / STORE)
     return manifest
 

@@ -96,12 +96,15 @@ def read_manifest(folder: Path) -> BackupManifest:
         raise ConfigurationError(f"{file} is damaged: it lists no files as backups do; take another backup") from None
 
 
-def check_files(folder: Path, manifest: BackupManifest) -> None:
-    """Raise ConfigurationError unless all files are as the manifest says; it names the first one that is not."""
+def check_files(folder: Path, manifest: BackupManifest, read: Callable[[str], FileDigest] | None = None) -> None:
+    """Raise ConfigurationError unless all files are as the manifest says; it names the first one that is not.
+
+    `read` reads a file by its path in the folder, and may do more with it.
+    """
     for name, told in manifest.files.items():
         if not (folder / name).is_file():
             raise ConfigurationError(f"{folder / name} is missing, and {MANIFEST_FILE} names it; take another backup")
-        if digest_of(folder / name) != told:
+        if (digest_of(folder / name) if read is None else read(name)) != told:
             raise ConfigurationError(
                 f"{folder / name} is damaged: size or SHA-256 are not those of {MANIFEST_FILE}; take another backup"
             )

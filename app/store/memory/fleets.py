@@ -12,9 +12,9 @@ from app.store.memory.commands.records import Changed, nobody
 from app.store.rules import micros
 
 PLAN_ROW: Final = "p"
-"""What never changes of a run."""
+"""The part of a run that never changes."""
 RUN_ROW: Final = "r"
-"""What changes of it."""
+"""The part of a run that changes."""
 RESULT_ROW: Final = "s"
 """The note about one of its targets."""
 

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import socket
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -19,7 +19,7 @@ import structlog
 from app.core.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
 SOCKET: Final = "homing.sock"
@@ -106,35 +106,30 @@ async def _tell(writer: asyncio.StreamWriter, said: dict[str, str]) -> None:
 
 def connect_to(folder: Path) -> socket.socket:
     """A connection to the process that uses the folder; OSError."""
-    found = socket.socket(socket.AF_UNIX)
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _addressed(folder) as (found, address):
         found.settimeout(ANSWER_SECONDS)
-        found.connect(_address(folder, directory))
-    except BaseException:
-        found.close()
-        raise
-    finally:
-        os.close(directory)
+        found.connect(address)
     return found
 
 
 def _listener(folder: Path) -> socket.socket:
     (folder / SOCKET).unlink(missing_ok=True)  # of a process that was killed
-    found = socket.socket(socket.AF_UNIX)
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _addressed(folder) as (found, address):
         os.fchmod(found.fileno(), 0o600)  # the file is made with this mode
-        found.bind(_address(folder, directory))
+        found.bind(address)
+    return found
+
+
+@contextmanager
+def _addressed(folder: Path) -> Iterator[tuple[socket.socket, str]]:
+    """Yield a new socket, which is closed if the block fails, and its address: by the open folder if it is too long."""
+    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    found = socket.socket(socket.AF_UNIX)
+    path = str(folder / SOCKET)
+    try:
+        yield found, path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{directory}/{SOCKET}"
     except BaseException:
         found.close()
         raise
     finally:
         os.close(directory)
-    return found
-
-
-def _address(folder: Path, directory: int) -> str:
-    """The address of the socket, by the open directory where its path is too long for one."""
-    path = str(folder / SOCKET)
-    return path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{directory}/{SOCKET}"

@@ -54,7 +54,7 @@ class Record:
     number: int = 0
     """Its place in the order of registration."""
     follower: Follower | None = None
-    """Who waited for its place in a lane when it had its outcome."""
+    """The command that waited for its place in a lane when it had its outcome."""
 
     @property
     def open(self) -> bool:
@@ -133,7 +133,7 @@ class Indexes:
     """Those that were sent, or are about to be."""
     held: dict[str, None] = field(default_factory=dict)
     lanes: dict[str, LaneMembers] = field(default_factory=dict)
-    """By what stands for the place of a lane at a device."""
+    """The members of each lane of a device, by the topic that stands for its place."""
     times_held: int = 0
     """The number of commands that were held, and of claims that were undone."""
 

@@ -274,10 +274,10 @@ class MemoryCommandWriter:
         quarantine = (
             registration.quarantine if not held and state in (CommandState.TIMED_OUT, CommandState.CANCELLED) else None
         )
-        rests = registration.lane is not None and not held and state is not CommandState.SUCCEEDED
-        if rests and registration.lane is not None and registration.lane.rest:
-            record.rests_until = now + micros(registration.lane.rest)
-        rests = bool(record.rests_until)
+        lane = registration.lane
+        rests = lane is not None and bool(lane.rest) and not held and state is not CommandState.SUCCEEDED
+        if lane is not None and rests:
+            record.rests_until = now + micros(lane.rest)
         if quarantine:
             record.quarantined_until = now + micros(quarantine)
             self._table.indexes.leave(registration, keep=lambda one: one.correlation is Correlation.ORDER, rests=rests)

@@ -74,17 +74,19 @@ def targets(
     kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = False, replica: bool = False
 ) -> list[str]:
     """The targets that can have this fault."""
+    of_redis = {
+        **dict.fromkeys((Kind.CUT_PUBSUB, Kind.FLUSH, Kind.WIPE, Kind.FORGET_SCRIPTS, Kind.FULL), True),
+        **dict.fromkeys((Kind.OUTAGE, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK), steps),
+        Kind.FAIL_OVER: replica,
+    }
+    if kind in of_redis:
+        return [REDIS] if of_redis[kind] else []
     match kind:
-        case Kind.CUT_PUBSUB | Kind.FLUSH | Kind.WIPE | Kind.FORGET_SCRIPTS | Kind.FULL:
-            return [REDIS]
-        case Kind.OUTAGE | Kind.CLOCK_FORWARD | Kind.CLOCK_BACK | Kind.FAIL_OVER:
-            possible = replica if kind is Kind.FAIL_OVER else steps
-            return [REDIS] if possible else []
         case Kind.THIEF:
             return [BROKER]
-        case Kind.BLACKHOLE | Kind.SLOW:
-            return [*nodes] if proxies else []
-        case Kind.TAKE_OVER:
+        case Kind.BLACKHOLE | Kind.SLOW if not proxies:
+            return []
+        case Kind.BLACKHOLE | Kind.SLOW | Kind.TAKE_OVER:
             return [*nodes]
         case Kind.FREEZE:
             return [*nodes, REDIS, INTAKE]
