@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from itertools import chain
 from typing import Any, Final
 
 import orjson
-from fastapi import Depends, FastAPI, Request, Response
-from starlette.routing import BaseRoute, Route
+from fastapi import FastAPI, Request, Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from app import __version__
 from app.access.ports import Everybody
 from app.api import console, front, health, mqtt, problems, session
 from app.api.credentials import credential_of
-from app.api.dependencies import asker
 from app.api.escapes import with_device
 from app.api.fleet_body import FleetBodyReader
 from app.api.hot import HotRoute
@@ -24,6 +22,7 @@ from app.api.http import BODY_SECONDS, BytesResponse, headers_of
 from app.api.openapi import SECURITY, as_of_open, operation_id, with_border
 from app.api.parking import Parking
 from app.api.ports import Ports
+from app.api.routers import GuardedRouter, PublicRouter, routes_of
 from app.api.sse import SseStreams
 from app.api.turns import Turns
 from app.api.v1 import (
@@ -69,7 +68,7 @@ DESCRIPTION: Final = (
 
 
 DOCUMENT: Final = "/openapi.json"
-GUARDED: Final = (
+GUARDED: Final[tuple[GuardedRouter, ...]] = (
     command_stream.router,  # /commands/events before /commands/{command_id}
     command_events.router,
     commands.router,
@@ -100,7 +99,7 @@ PREFIX: Final = "/v1/"
 """Of all their paths."""
 FOR_STRANGERS: Final = frozenset(route.path for route in login.router.routes if isinstance(route, Route))
 """The other paths below it."""
-ROUTERS: Final = (
+ROUTERS: Final[tuple[PublicRouter, ...]] = (
     *GUARDED,
     login.router,
     mqtt.router,
@@ -148,9 +147,8 @@ class Application(FastAPI):
         self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file), self.streams)
         self.fleet_bodies: Final = FleetBodyReader(settings, ports.node.now_us)
         self.lists: Final = Turns()
-        for router in ROUTERS:
-            self.include_router(router, dependencies=[Depends(asker)] if router in GUARDED else [])
-        problems.install(self, counters, self._all_routes)
+        self.router.routes += routes_of(ROUTERS)
+        problems.install(self, counters)
 
     def dismiss(self) -> None:
         """Send those away who wait here, as the node is about to stop."""
@@ -198,10 +196,6 @@ class Application(FastAPI):
             servers = [{"url": request.scope.get("root_path", "") or "/"}]  # the same for all requests of a process
             self._written = orjson.dumps({**self.openapi(), "servers": servers})
         return BytesResponse(self._written)
-
-    def _all_routes(self) -> Iterator[BaseRoute]:
-        # FastAPI keeps a router that was included as one route, which does not name its methods.
-        return chain(self.routes, *(router.routes for router in ROUTERS))
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, made once, with the models that FastAPI does not see in the routes."""

@@ -15,12 +15,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi import Response as Reply
 
 from app.api import problems
 from app.api.http import BytesResponse, headers_of
 from app.api.problems import problem
+from app.api.routers import PublicRouter
 
 FILES: Final = Path(__file__).parents[1] / "console"
 POLICY: Final = (
@@ -52,7 +53,7 @@ _KEPT: Final = (b"cache-control", b"public, max-age=31536000, immutable")
 _NOT_KEPT: Final = (b"cache-control", b"no-cache")
 _NO_FILE: Final = "the console of this node has no such file; a page of another version may have asked for it"
 
-router = APIRouter(prefix="/console", include_in_schema=False)
+router = PublicRouter(prefix="/console", include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi import Response as Reply
 
 from app import __version__
@@ -20,6 +20,7 @@ from app.api import problems
 from app.api.dependencies import NodePorts
 from app.api.http import BytesResponse, headers_of
 from app.api.problems import problem
+from app.api.routers import PublicRouter
 from app.api.v1 import node_models as models
 
 LINKS: Final[Mapping[str, str]] = {
@@ -56,7 +57,7 @@ _PAGE_HEADERS: Final = (
 )
 _KEPT: Final = (b"cache-control", b"max-age=3600")
 
-router = APIRouter()
+router = PublicRouter()
 
 
 @router.get("/", tags=["index"], summary="List the entry points of the API", response_model=models.Index)

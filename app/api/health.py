@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi import Response as Reply
 
 from app.api import problems
@@ -14,6 +14,7 @@ from app.api.http import BytesResponse, headers_of
 from app.api.openapi import acts, problems_of
 from app.api.ports import ThisNode
 from app.api.problems import problem
+from app.api.routers import PublicRouter
 from app.api.v1 import node_models as models
 from app.core.access.rules import Action
 from app.node import NodeState, is_well
@@ -23,8 +24,8 @@ NOT_READY: Final = "not_ready"
 """The state of a node that would serve if all it needs were there."""
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 
-probes = APIRouter(tags=["health"])
-router = APIRouter(tags=["health"])
+probes = PublicRouter(tags=["health"])
+router = PublicRouter(tags=["health"])
 
 
 @probes.get("/healthz", summary="Liveness", response_model=models.Alive, response_description="The process is running.")

@@ -7,13 +7,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from fastapi import APIRouter
 from fastapi import Response as Reply
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.api.ports import Ports
 from app.api.problems import answer_to
+from app.api.routers import PublicRouter
 from app.api.websockets import MQTT, WebSocketClose, upgrade_required
 from app.broker.plane import needed_broker
 from app.broker.stream import MessageStream
@@ -95,7 +95,7 @@ async def _write(wire: WebSocket, stream: MessageStream) -> None:
         await wire.send_bytes(data)
 
 
-router = APIRouter(include_in_schema=False)
+router = PublicRouter(include_in_schema=False)
 
 
 @router.get(MQTT)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi import Response as Reply
 
 from app.api import health, problems
 from app.api.dependencies import Node
 from app.api.ports import Ports
+from app.api.routers import PublicRouter, routes_of
 
-router = APIRouter()
+router = PublicRouter()
 
 
 class Operations(FastAPI):
@@ -22,9 +23,8 @@ class Operations(FastAPI):
             telemetry={"tracing": False, "metrics": False, "logs": False},
         )
         self.ports = ports
-        self.include_router(health.probes)
-        self.include_router(router)
-        problems.install(self, ports.node.counters, lambda: iter((*health.probes.routes, *router.routes)))
+        self.router.routes += routes_of((health.probes, router))
+        problems.install(self, ports.node.counters)
 
 
 @router.get("/metrics")

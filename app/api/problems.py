@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from math import ceil
@@ -302,14 +302,14 @@ def is_mistake(error: Exception) -> bool:
     return not isinstance(error, errors.HomingError | SlowBodyError | ClientDisconnect)
 
 
-def install(application: FastAPI, counters: Counters, routes: Callable[[], Iterable[BaseRoute]]) -> None:
-    """Answer every error of the application, which has these routes, with a problem."""
+def install(application: FastAPI, counters: Counters) -> None:
+    """Answer every error of the application with a problem."""
 
     async def answer(request: Request, error: Exception) -> Response:
         return answer_to(error, counters, request.scope.get("root_path", ""))
 
     async def http_exception(request: Request, error: Exception) -> Response:
-        return _of_framework(request, error, routes())
+        return _of_framework(request, error, application.routes)
 
     for kind in (errors.HomingError, SlowBodyError, ClientDisconnect, Exception):
         application.add_exception_handler(kind, answer)

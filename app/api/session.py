@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi import Response as Reply
 
 from app.access.login.logins import IssuedLogin, Logins
@@ -18,6 +18,7 @@ from app.api.http import BytesResponse, asking, headers_of, read_body
 from app.api.media_types import media_type_refusal
 from app.api.problems import problem
 from app.api.representation import instant
+from app.api.routers import PublicRouter
 from app.api.v1.login import NOTHING_TO_LOG_IN_TO, address_of, begin_by_password, members_of, text_of
 from app.core.errors import EntryConflictError, UnauthenticatedError
 from app.core.payload import decode_json
@@ -27,7 +28,7 @@ _FOREIGN: Final = "sessions are for the console alone, which sends Homing-Reques
 _BY_PASSWORD: Final = ("name", "password", "tenant")
 _BY_KEY: Final = ("key",)
 
-router = APIRouter(prefix="/console", include_in_schema=False)
+router = PublicRouter(prefix="/console", include_in_schema=False)
 """Programs have keys, and log in at `/v1/login`."""
 
 

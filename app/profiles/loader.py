@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path as FilePath
@@ -90,15 +91,14 @@ def load_what_can_be(
 
     A shipped profile that one of those was to replace is not spoken either: devices would be told other things.
     """
-    files = {entry.name.removesuffix(".toml"): entry for entry in _shipped()}
-    strangers = sorted(set(shipped) - files.keys() - {EVERY})
+    names = shipped_names()
+    strangers = sorted({*shipped}.difference(names, {EVERY}))
     if strangers:
-        known = ", ".join((*sorted(files), EVERY))
+        known = ", ".join((*names, EVERY))
         raise ConfigurationError(f"{VARIABLE}: {', '.join(strangers)}: no such profile is shipped; allowed: {known}")
-    chosen = sorted(files) if EVERY in shipped else sorted(set(shipped))
+    chosen = names if EVERY in shipped else sorted(set(shipped))
     given = read_values(values)
-    beside = _beside(_FOLDER)
-    found = {name: parse_profile(files[name].read_text("utf-8"), f"{name}.toml", given, beside) for name in chosen}
+    found = {name: _with_values(name, given) if name in given else _as_shipped(name) for name in chosen}
     own, refused = _own_profiles(folder, given)
     for one in refused:
         found.pop(one.name, None)
@@ -124,6 +124,16 @@ _FOLDER: Final[Traversable] = resources.files("app.profiles.shipped")
 
 def _shipped() -> Iterable[Traversable]:
     return (entry for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
+
+
+@cache  # nobody changes it, and a program may start many nodes
+def _as_shipped(name: str) -> DeviceProfile:
+    return _with_values(name, {})
+
+
+def _with_values(name: str, values: Values) -> DeviceProfile:
+    file = f"{name}.toml"
+    return parse_profile((_FOLDER / file).read_text("utf-8"), file, values, _beside(_FOLDER))
 
 
 def _own_profiles(folder: FilePath | None, values: Values) -> tuple[dict[str, DeviceProfile], list[Refused]]:

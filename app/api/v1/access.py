@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import orjson
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi import Response as Reply
 
 from app.access.access_file import AccessFile
@@ -17,6 +17,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.v1.access_models import Check, Decision, Differences
 from app.core import errors
 from app.core.access.questions import Question
@@ -25,7 +26,7 @@ from app.core.access.rules import Action
 _ACTS: Final = acts(Action.ACCESS)
 _READING: Final = (BY_ERROR[errors.NoDirectoryError], problems.INVALID, problems.ACCESS_STORE_AWAY)
 
-router = APIRouter(prefix="/v1/access", tags=["access"])
+router = GuardedRouter(prefix="/v1/access", tags=["access"])
 
 
 @router.get(

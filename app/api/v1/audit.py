@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi import Response as Reply
 from pydantic import AwareDatetime, BeforeValidator, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
@@ -20,6 +20,7 @@ from app.api.openapi import acts, problems_of
 from app.api.parameters import Limit, check_names, query
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.v1.access_models import AuditPage, AuditVerified
 from app.core import errors
 from app.core.access.rules import Action
@@ -35,7 +36,7 @@ _LIST: Final = "audit"
 _DATE: Final = re.compile("[0-9]{4}-")
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
-router = APIRouter(prefix="/v1/audit", tags=["access"])
+router = GuardedRouter(prefix="/v1/audit", tags=["access"])
 
 
 def _is_date(text: object) -> object:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from urllib.parse import quote
 
 import orjson
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
@@ -18,6 +18,7 @@ from app.api.openapi import acts, problems_of
 from app.api.pages import Listing
 from app.api.parameters import ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.v1 import broker_models as models
 from app.api.v1.broker_models import retained_json, session_json
 from app.core import errors
@@ -36,7 +37,7 @@ _ENDING: Final = problems_of(
     problems.INVALID,
 )
 
-router = APIRouter(prefix="/v1/broker", tags=["broker"])
+router = GuardedRouter(prefix="/v1/broker", tags=["broker"])
 
 
 @router.get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
@@ -14,6 +14,7 @@ from app.api.dependencies import Asker, Commands, OpenStreams, Recorder, WhoAsks
 from app.api.openapi import acts, problems_of
 from app.api.parameters import CommandId, check_names, query
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.story import feed_of, has_ended
 from app.api.v1 import command_models as schemas
 from app.api.v1.command_models import said
@@ -28,7 +29,7 @@ EVENT_ID: Final = f"{COMMAND_ID}/[0-9]{{1,9}}"
 """What the id of an event looks like, as a regular expression for documentation."""
 _MOST_DIGITS: Final = 9
 
-router = APIRouter(prefix="/v1", tags=["commands"])
+router = GuardedRouter(prefix="/v1", tags=["commands"])
 
 _After = Annotated[
     str | SkipJsonSchema[None],

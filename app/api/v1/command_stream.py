@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import Annotated, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
@@ -19,6 +19,7 @@ from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names, query
 from app.api.problems import BY_ERROR
 from app.api.representation import error_or_none, instant, json_or_none
+from app.api.routers import GuardedRouter
 from app.api.v1.command_models import said
 from app.commands.follow.stream import Begun, CommandStream, StreamFollower
 from app.core import errors
@@ -28,7 +29,7 @@ from app.core.commands.command import CommandState
 from app.core.commands.stream import POSITION, CommandChange, CommandChangeKind, Position
 from app.core.errors import InvalidInputError
 
-router = APIRouter(prefix="/v1", tags=["commands"])
+router = GuardedRouter(prefix="/v1", tags=["commands"])
 
 _STATES: Final = tuple(one for one in CommandState if one.final or one is CommandState.RUNNING)
 _EXAMPLE: Final = "1772352000000-0.239"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request
 from fastapi import Response as Reply
 from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
@@ -23,6 +23,7 @@ from app.api.ports import CommandPorts
 from app.api.present import present
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, explanation_json, page_json
+from app.api.routers import GuardedRouter
 from app.api.v1 import command_models as schemas
 from app.api.v1.dry_run_models import DryRunView
 from app.api.v1.explanation_models import Explanation
@@ -46,7 +47,7 @@ _LIST: Final = "commands"
 _AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
 _DRAINING: Final = BY_ERROR[errors.NodeDrainingError]
 
-router = APIRouter(prefix="/v1", tags=["commands"])
+router = GuardedRouter(prefix="/v1", tags=["commands"])
 
 
 @router.post(

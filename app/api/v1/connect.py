@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import orjson
 import structlog
-from fastapi import APIRouter
 from fastapi import Response as Reply
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -20,6 +19,7 @@ from app.api.dependencies import Asker
 from app.api.http import asking, headers_of
 from app.api.ports import Ports
 from app.api.problems import answer_to, of_error
+from app.api.routers import GuardedRouter
 from app.api.sse import SseStreams
 from app.api.v1.connect_channel import ConnectChannel, closed_json
 from app.api.v1.connect_models import (
@@ -297,7 +297,7 @@ class ConnectSessions:
         return Asker(self._ports.access, caller)
 
 
-router = APIRouter(include_in_schema=False)
+router = GuardedRouter(include_in_schema=False)
 
 
 @router.get(CONNECT)

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi import Response as Reply
 from pydantic import AfterValidator, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
@@ -21,6 +21,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, Limit, check_names, query
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.v1 import command_models as schemas
 from app.api.v1 import device_models as models
 from app.core import errors
@@ -40,7 +41,7 @@ _LIST: Final = "devices"
 _MOST_ID: Final = 128
 _FILTERS: Final = ("id", "tenant", "profile", "label", "limit", "cursor")
 
-router = APIRouter(prefix="/v1", tags=["devices"])
+router = GuardedRouter(prefix="/v1", tags=["devices"])
 
 
 def _pattern(text: str | None) -> str | None:

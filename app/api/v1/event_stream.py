@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
@@ -21,6 +21,7 @@ from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.v1.event_parameters import (
     AWAY,
     CURSOR_EXAMPLE,
@@ -39,7 +40,7 @@ from app.core.events.reading import Cursor
 from app.events.plane import EventPlane
 from app.events.tail import EventBatch
 
-router = APIRouter(prefix="/v1", tags=["events"])
+router = GuardedRouter(prefix="/v1", tags=["events"])
 
 _Last = Annotated[
     str | SkipJsonSchema[None],

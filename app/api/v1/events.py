@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Body, Depends, Path, Query, Request
+from fastapi import Body, Depends, Path, Query, Request
 from fastapi import Response as Reply
 from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
@@ -20,6 +20,7 @@ from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1 import event_models as event_schemas
 from app.api.v1.command_models import said as looks_like
@@ -67,7 +68,7 @@ _TOPICS: Final = "topics"
 TOPIC_LOOKS: Final = 6
 """After so many looks for topics that a caller may read, of MAX_PAGE each, a page is short."""
 
-router = APIRouter(prefix="/v1", tags=["events"], route_class=StrictBodyRoute)
+router = GuardedRouter(prefix="/v1", tags=["events"], route_class=StrictBodyRoute)
 
 
 def _part(description: str, example: object, **bounds: Any) -> Any:  # noqa: ANN401 - as Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from fastapi import Response as Reply
 
 from app.api import problems
@@ -15,6 +15,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1 import exchange_models as models
 from app.api.v1.command_models import said
@@ -35,7 +36,7 @@ _CREATED: Final[dict[int | str, dict[str, object]]] = {
     201: {"description": "The exchange was created.", "model": models.Exchange}
 }
 
-router = APIRouter(prefix="/v1/exchanges", tags=["queues"], route_class=StrictBodyRoute)
+router = GuardedRouter(prefix="/v1/exchanges", tags=["queues"], route_class=StrictBodyRoute)
 
 _Name = Annotated[
     str,

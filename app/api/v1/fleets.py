@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
+from fastapi import Body, Depends, Header, Path, Query, Request
 from fastapi import Response as Reply
 from pydantic import AfterValidator, BeforeValidator, JsonValue
 from pydantic.json_schema import SkipJsonSchema
@@ -19,6 +19,7 @@ from app.api.openapi import acts, header, json_of, problems_of
 from app.api.pages import MOST_PLACE, Listing
 from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, DryRunFlag, Limit, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute, check_readable
 from app.api.v1 import fleet_models as models
 from app.api.v1.command_models import said
@@ -41,7 +42,7 @@ _AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
 _OF_ONE: Final = (BY_ERROR[errors.RunNotFoundError], problems.INVALID, _AWAY)
 _MAY: Final = acts(Action.FLEET)
 
-router = APIRouter(prefix="/v1/fleet-runs", tags=["fleet runs"], route_class=StrictBodyRoute)
+router = GuardedRouter(prefix="/v1/fleet-runs", tags=["fleet runs"], route_class=StrictBodyRoute)
 
 _Id = Annotated[
     str,

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
@@ -17,6 +17,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, knows, problems_of
 from app.api.parameters import PROFILE, DeviceId, check_names, query
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.v1 import interlock_models as models
 from app.commands.send.registrar import CommandRequest
 from app.core import errors, identifiers
@@ -26,7 +27,7 @@ from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_method
 from app.core.profiles.interlocks import Interlock, worst_of
 
-router = APIRouter(prefix="/v1", tags=["profiles"])
+router = GuardedRouter(prefix="/v1", tags=["profiles"])
 
 
 @router.get(

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from fastapi import Response as Reply
 
 from app.access.keys import NewKey
@@ -18,6 +18,7 @@ from app.api.pages import Listing
 from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.v1.access_models import KeyBody, KeyMade, KeyPage, Rotation
 from app.core import errors
 from app.core.access.keys import Key
@@ -35,7 +36,7 @@ _PROBLEMS: Final = (
     problems.ACCESS_STORE_AWAY,
 )
 
-router = APIRouter(prefix="/v1/keys", tags=["access"])
+router = GuardedRouter(prefix="/v1/keys", tags=["access"])
 
 KeyId = Annotated[
     str,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi import Response as Reply
 
 from app.access.login.logins import IssuedLogin, Logins
@@ -17,6 +17,7 @@ from app.api.media_types import media_type_refusal
 from app.api.openapi import json_of, knows, problems_of
 from app.api.problems import BY_ERROR, problem
 from app.api.representation import instant
+from app.api.routers import GuardedRouter, PublicRouter
 from app.api.v1 import login_models as models
 from app.core import errors
 from app.core.errors import InvalidInputError
@@ -28,9 +29,9 @@ _AWAY: Final = BY_ERROR[errors.DirectoryUnavailableError]
 _NO_STORE: Final = (b"cache-control", b"no-store")
 NOTHING_TO_LOG_IN_TO: Final = "this node does not authenticate its callers: there is nothing to log in to"
 
-router = APIRouter(prefix="/v1", tags=["access"])
+router = PublicRouter(prefix="/v1", tags=["access"])
 """To log in, nobody has to be known yet."""
-guarded = APIRouter(prefix="/v1", tags=["access"])
+guarded = GuardedRouter(prefix="/v1", tags=["access"])
 
 
 @router.post(

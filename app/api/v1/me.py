@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi import Response as Reply
 
 from app.access.ports import LimitState
@@ -14,10 +14,11 @@ from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse, headers_of
 from app.api.openapi import knows, problems_of
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.v1 import access_models as schemas
 from app.core.access.rules import Concurrency, Limit
 
-router = APIRouter(prefix="/v1", tags=["access"])
+router = GuardedRouter(prefix="/v1", tags=["access"])
 
 
 @router.get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from fastapi import Response as Reply
 
 from app.access.conditions import Precondition, tag_of
@@ -17,6 +17,7 @@ from app.api.openapi import acts, header, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.v1 import event_models as models
 from app.api.v1.command_models import said as looks_like
 from app.api.v1.event_parameters import AWAY, GONE, KIND
@@ -27,7 +28,7 @@ from app.core.events.named_cursors import NAME, NamedCursor, encode_cursor
 from app.events.named_cursors import Check
 from app.events.plane import EventPlane
 
-router = APIRouter(prefix="/v1/cursors", tags=["events"])
+router = GuardedRouter(prefix="/v1/cursors", tags=["events"])
 
 _READS: Final = acts(Action.READ)
 _TAG: Final[dict[int | str, dict[str, object]]] = {

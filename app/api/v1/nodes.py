@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from fastapi import APIRouter
 from fastapi import Response as Reply
 
 from app.api.dependencies import Commands, Node, WhoAsks
@@ -13,12 +12,13 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.v1 import node_models as models
 from app.cluster.directory import NodeInfo
 from app.core import errors
 from app.core.access.rules import Action
 
-router = APIRouter(prefix="/v1", tags=["cluster"])
+router = GuardedRouter(prefix="/v1", tags=["cluster"])
 
 
 @router.get(

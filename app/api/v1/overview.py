@@ -6,13 +6,13 @@ from math import ceil
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter
 from fastapi import Response as Reply
 
 from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import knows, problems_of
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.v1 import overview_models as schemas
 from app.core.access.rules import Action
 from app.core.last_hour import HourNumbers, TallyNumbers
@@ -22,7 +22,7 @@ from app.overview import MINUTE_US, OpenCommand
 
 MOST_OPEN: Final = 50
 
-router = APIRouter(prefix="/v1", tags=["cluster"])
+router = GuardedRouter(prefix="/v1", tags=["cluster"])
 
 
 @router.get(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Final, TypeVar
 
 import orjson
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi import Response as Reply
 from pydantic import BaseModel, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
@@ -29,6 +29,7 @@ from app.api.openapi import acts, header, problems_of
 from app.api.pages import Listing
 from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.v1.access_models import Bindings, BindingsBody, Principals, Roles, Tenants
 from app.core import errors
 from app.core.access.rules import BUILT_IN, Action
@@ -50,7 +51,7 @@ _CHANGING: Final = (
 _ACTS: Final = acts(Action.ACCESS)
 _READ: Final = {200: {"headers": _TAG}, **problems_of(*_READING)}
 
-router = APIRouter(prefix="/v1", tags=["access"])
+router = GuardedRouter(prefix="/v1", tags=["access"])
 
 _ID: Final = "^.{1,128}$"
 

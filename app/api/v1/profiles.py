@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter
 from fastapi import Response as Reply
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -14,6 +13,7 @@ from app.api.dependencies import Commands
 from app.api.http import BytesResponse
 from app.api.openapi import knows, problems_of
 from app.api.parameters import ProfileName
+from app.api.routers import GuardedRouter
 from app.core.durations import format_duration
 from app.core.profiles.catalogue import Danger, Method, Openness
 from app.core.profiles.profile import DeviceProfile
@@ -62,7 +62,7 @@ class Methods(_ProfileModel):
     methods: list[DescribedMethod]
 
 
-router = APIRouter(prefix="/v1", tags=["profiles"])
+router = GuardedRouter(prefix="/v1", tags=["profiles"])
 
 
 @router.get(

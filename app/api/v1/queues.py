@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, TypeVar
 
 import orjson
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import ClientDisconnect
@@ -24,6 +24,7 @@ from app.api.pages import Listing
 from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names, query
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute
 from app.api.v1 import queue_models as models
 from app.api.v1.command_models import said
@@ -57,7 +58,7 @@ _MANAGES: Final = acts(Action.QUEUES)
 _CONSUMES: Final = acts(Action.CONSUME)
 T = TypeVar("T")
 
-router = APIRouter(prefix="/v1/queues", tags=["queues"], route_class=StrictBodyRoute)
+router = GuardedRouter(prefix="/v1/queues", tags=["queues"], route_class=StrictBodyRoute)
 
 _Name = Annotated[
     str,

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Final
 
 import orjson
-from fastapi import APIRouter, Header, Path, Request
+from fastapi import Header, Path, Request
 from fastapi import Response as Reply
 from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
@@ -19,6 +19,7 @@ from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, check_names
 from app.api.present import present
 from app.api.problems import BY_ERROR, problem
+from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1 import event_models as event_schemas
 from app.api.v1.event_parameters import AWAY, GONE, DatabaseName
@@ -36,7 +37,7 @@ _ETAG: Final = re.compile('"([0-9]{1,19})"')
 _CHANGED: Final = BY_ERROR[errors.ValueChangedError]
 _NONE: Final = BY_ERROR[errors.ValueNotFoundError]
 
-router = APIRouter(prefix="/v1", tags=["events"], route_class=StrictBodyRoute)
+router = GuardedRouter(prefix="/v1", tags=["events"], route_class=StrictBodyRoute)
 
 _Topic = Annotated[
     str,

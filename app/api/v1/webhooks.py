@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from fastapi import Response as Reply
 
 from app.access.conditions import tag_of
@@ -18,6 +18,7 @@ from app.api.openapi import acts, header, problems_of
 from app.api.pages import MOST_PLACE, Listing
 from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, Limit, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
+from app.api.routers import GuardedRouter
 from app.api.v1 import webhook_models as models
 from app.api.v1.command_models import said
 from app.api.v1.webhook_models import EVENT_ID, WEBHOOK_ID, delivery_json, webhook_json
@@ -41,7 +42,7 @@ _TAG: Final[dict[int | str, dict[str, object]]] = {
 }
 _MAY: Final = acts(Action.WEBHOOKS)
 
-router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+router = GuardedRouter(prefix="/v1/webhooks", tags=["webhooks"])
 
 _Id = Annotated[
     str,
