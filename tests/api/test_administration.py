@@ -44,7 +44,7 @@ async def again(site: Site, *changes: Change) -> None:
 
 
 async def target(site: Site, tenant: str) -> dict[str, str]:
-    """Somebody, a role, a key and an empty tenant, as they were before the last question."""
+    """Somebody, a role and an empty tenant, as they were before the last question that was obeyed."""
     name = f"target-{tenant}"
     await again(
         site,
@@ -64,12 +64,14 @@ async def own_key(site: Site, who: str | None) -> str:
 async def test_everybody_gets_what_they_administer_at_every_operation_of_the_directory(site: Site) -> None:
     operations = actions((await site.rig.http.get("/openapi.json")).json())
     assert operations.keys() >= OF_THE_DIRECTORY
-    cells = 0
+    cells, obeyed = 0, True
     for name in sorted(OF_THE_DIRECTORY):
         method, _, path = name.partition(" /v1")
         for who in WHO:
             for tenant in ("air", "ground"):
-                places = {**await target(site, tenant), "key_id": await own_key(site, who)}
+                if obeyed:
+                    targets = {each: await target(site, each) for each in ("air", "ground")}
+                places = {**targets[tenant], "key_id": await own_key(site, who) if "{key_id}" in path else ""}
                 bodies: dict[str, object] = {
                     "PUT /v1/tenants/{tenant_id}": {"devices": []},
                     "PUT /v1/principals/{principal_id}": {"name": places["principal_id"]},
@@ -82,6 +84,7 @@ async def test_everybody_gets_what_they_administer_at_every_operation_of_the_dir
                 body = bodies.get(name, {} if method == "POST" else None)
                 answer = await ask(site, who, method, path.format(**places) + query, body)
                 assert answer.status_code in expected(name, who, tenant), (name, who, tenant, answer.text)
+                obeyed = answer.is_success and method != "GET"
                 cells += 1
     assert cells == len(OF_THE_DIRECTORY) * len(WHO) * 2
 

@@ -227,7 +227,9 @@ def test_a_rule_that_is_broken_is_found(tmp_path: Path) -> None:
     """The tests of the rules must be able to fail."""
     broken = (PROMETHEUS / "homing.rules.yml").read_text().replace("homing_node_ready == 0", "homing_node_ready == 2")
     (tmp_path / "homing.rules.yml").write_text(broken)
-    (tmp_path / "homing.rules.test.yml").write_text((PROMETHEUS / "homing.rules.test.yml").read_text())
+    tests = yaml.safe_load((PROMETHEUS / "homing.rules.test.yml").read_text())
+    tests["tests"] = [one for one in tests["tests"] if one["name"] == "HomingNodeNotReady"]
+    (tmp_path / "homing.rules.test.yml").write_text(yaml.safe_dump(tests))
     ran = promtool("test", "rules", str(tmp_path / "homing.rules.test.yml"))
     assert ran.returncode == 1
     assert "HomingNodeNotReady" in ran.stdout + ran.stderr
