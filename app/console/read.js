@@ -4,6 +4,9 @@ import { useEffect, useState } from "./vendor/hooks.js";
 import { call } from "./api.js";
 
 const EVERY_MS = 10_000;
+const PASSING_MS = 3000;
+/** No answer, too many requests, or nobody behind a proxy. */
+const PASSING = [0, 429, 502, 503, 504];
 
 /** Reads again every ten seconds while somebody looks, and there may be news. @param {() => void} again @param {boolean} [news] */
 export function useAgain(again, news = true) {
@@ -14,6 +17,20 @@ export function useAgain(again, news = true) {
     }, EVERY_MS);
     return () => clearInterval(timer);
   }, [news]);
+}
+
+/** Whether the same request may go well a little later. @param {any} error */
+export function passing(error) {
+  return PASSING.includes(error?.status);
+}
+
+/** Reads again by itself what may go well a little later. @param {any} error @param {() => void} again */
+function useOnceMore(error, again) {
+  useEffect(() => {
+    if (!passing(error)) return undefined;
+    const timer = setInterval(() => document.hidden || again(), Math.max(PASSING_MS, (error.after ?? 0) * 1000));
+    return () => clearInterval(timer);
+  }, [error]);
 }
 
 /** @param {string | null} path none: there is nothing to read yet. @returns {{ found: any, error: any, again: () => void }} */
@@ -32,7 +49,9 @@ export function useRead(path) {
     return () => gone.abort();
   }, [path, turn]);
   const now = got.path === path ? got : { found: null, error: null };
-  return { found: now.found, error: now.error, again: () => again((count) => count + 1) };
+  const once = () => again((count) => count + 1);
+  useOnceMore(now.error, once);
+  return { found: now.found, error: now.error, again: once };
 }
 
 /** A list that comes in pages. @param {string | null} path with a query; none: there is nothing to read @param {string} member of an answer */
@@ -55,5 +74,7 @@ export function usePages(path, member) {
     return () => gone.abort();
   }, [path, turn]);
   const now = path !== null && listed.path === path ? listed : { rows: [], cursor: null, loaded: false, error: null };
-  return { ...now, more: () => read(now.cursor), again: () => again((count) => count + 1) };
+  const once = () => again((count) => count + 1);
+  useOnceMore(now.rows.length ? null : now.error, once);
+  return { ...now, more: () => read(now.cursor), again: once };
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue
@@ -265,3 +266,37 @@ async def test_what_the_node_refuses_is_said_where_it_belongs(there: Site, open_
         await expect(page.get_by_role("alert")).to_contain_text("did you mean cover_open?")
     assert PROFILES["dji"].catalogue.openness is Openness.GUARDED
     assert there.rig.store.registrations == []
+
+
+async def fail_once(page: Page, path: str) -> None:
+    """Abort the first request for this path."""
+    failed = asyncio.Event()
+
+    async def fail(route: Route) -> None:
+        if failed.is_set():
+            await route.continue_()
+        else:
+            failed.set()
+            await route.abort()
+
+    await page.route(path, fail)
+
+
+@pytest.mark.parametrize("path", ["v1/profiles", "v1/profiles/dji/methods", "v1/devices/dock-1"])
+async def test_the_form_comes_by_itself_where_one_request_has_had_no_answer(
+    there: Site, open_page: OpenPage, path: str
+) -> None:
+    async with open_page(there.page("nodes")) as page:
+        await fail_once(page, f"**/{path}")
+        await page.goto(there.page("devices/dock-1/send?profile=dji"))
+        await expect(page.get_by_role("alert")).to_contain_text("The node does not answer")
+        await expect(page.get_by_label("Method", exact=True)).to_be_visible()
+        await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_a_page_whose_script_did_not_come_can_be_had_again(there: Site, open_page: OpenPage) -> None:
+    async with open_page(f"{there.url}/v1/me") as page:
+        await fail_once(page, "**/console/*/pages/send.js")
+        await page.goto(there.page("devices/dock-1/send?profile=dji"))
+        await page.get_by_role("button", name="Try again").click()
+        await expect(page.get_by_label("Method", exact=True)).to_be_visible()

@@ -1,14 +1,14 @@
 /** Sends a command to a device, by a form that the profile's catalogue makes. */
 
 import { Copy, Loading, Trouble, html } from "../parts.js";
-import { useEffect, useRef, useState } from "../vendor/hooks.js";
+import { useRef, useState } from "../vendor/hooks.js";
 import { call, part, query } from "../api.js";
 import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
 import { fieldsOf } from "../form.js";
 import { written } from "../json.js";
 import { keyed } from "../key.js";
 import { Asked, HIGH, emptyForm, focusFault, refusedOf, said } from "../params.js";
-import { useRead } from "../read.js";
+import { passing, useRead } from "../read.js";
 
 /** @param {{ method: any, device: string, text: string, box: any, send: () => void }} props */
 function Sure({ method, device, text, box, send }) {
@@ -73,15 +73,13 @@ export function Send({ device, params }) {
   const again = params.get("again");
   const profiles = useRead("v1/profiles");
   const before = useRead(again ? `v1/commands/${part(again)}` : null);
-  const [record, know] = useState(/** @type {any} */ (undefined));
-  useEffect(() => {
-    call("GET", `v1/devices/${part(device)}`).then(know, () => know(null)); // without a record it goes by the default
-  }, [device]);
-  const profile = params.get("profile") ?? before.found?.profile ?? record?.profile ?? profiles.found?.default ?? null;
-  const ready = profiles.found && record !== undefined && (!again || before.found);
+  const record = useRead(`v1/devices/${part(device)}`);
+  const judged = record.found || (record.error && !passing(record.error)); // without a record it goes by the default
+  const profile = params.get("profile") ?? before.found?.profile ?? record.found?.profile ?? profiles.found?.default ?? null;
+  const ready = profiles.found && judged && (!again || before.found);
   const methods = useRead(ready && profile ? `v1/profiles/${part(profile)}/methods` : null);
-  const error = profiles.error ?? before.error ?? methods.error;
-  const retry = () => [profiles, before, methods].forEach((one) => one.error && one.again());
+  const error = profiles.error ?? before.error ?? methods.error ?? (judged ? null : record.error);
+  const retry = () => [profiles, before, methods, record].forEach((one) => one.error && one.again());
   const pick = (/** @type {any} */ event) => {
     location.replace(`#/devices/${part(device)}/send${query({ profile: event.currentTarget.value, again })}`);
   };
