@@ -115,6 +115,7 @@ class Homing:
             commands=_commands(kernel, commands),
             access=authority,
             logins=None if access is None else access.logins,
+            issuer_logins=None if access is None else access.issuer_logins,
             directory=None if access is None or audit is None else _on_record(kernel, access, audit),
             audit=None if audit is None else audit.recorder,
             webhooks=None if webhooks is None else webhooks.administration,

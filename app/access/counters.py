@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.core.access.callers import TokenFault
+from app.core.access.code_flow import LoginFault
 from app.runtime.families import CounterTable, counted
 
 COUNTERS: Final = CounterTable(
@@ -16,6 +17,13 @@ COUNTERS: Final = CounterTable(
         (
             counted("homing_tokens_refused", "Tokens that count for nothing, by why", "reason"),
             {f"token.{fault}": fault for fault in TokenFault},
+        ),
+        (
+            counted("homing_oidc_logins", "Logins to the console at an OIDC issuer", "result"),
+            {
+                "login.issuer_accepted": "accepted",
+                **{f"login.issuer_{fault}": fault for fault in LoginFault},
+            },
         ),
         (
             counted("homing_oidc_fetches", "Fetches of an OIDC issuer's keys", "result"),

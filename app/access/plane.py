@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -26,8 +26,9 @@ from app.store.copies import Copies
 from app.store.directory import AccessDirectory
 
 if TYPE_CHECKING:
+    from app.access.login.issuer_logins import IssuerLogins
+    from app.access.login.oidc import OpenIssuer
     from app.access.login.passwords import Passwords
-    from app.access.login.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class AccessPlane:
     authority: Authority
     administration: AccessAdministrator
     logins: Logins
+    issuer_logins: IssuerLogins | None
+    """None where nobody logs in at an issuer."""
     directory: AccessDirectory
     plane: Plane
 
@@ -50,7 +53,7 @@ def open_access(kernel: Kernel) -> AccessPlane | None:
     if directory is None:
         return None
     settings, clock, cluster = kernel.settings, kernel.clock, kernel.cluster
-    tokens, issuing = _issuer(kernel)
+    issuer = _issuer(kernel)
     following = DirectoryFollower(
         directory,
         clock,
@@ -66,7 +69,7 @@ def open_access(kernel: Kernel) -> AccessPlane | None:
         stale=settings.access.stale.total_seconds(),
         nodes=lambda: len(cluster.leased or ()),
         counters=kernel.counters,
-        tokens=tokens,
+        tokens=None if issuer is None else issuer.tokens,
     )
     administration = AccessAdministrator(directory, authority, clock, audited=settings.audit != "off")
     logins = Logins(
@@ -83,11 +86,12 @@ def open_access(kernel: Kernel) -> AccessPlane | None:
         authority=authority,
         administration=administration,
         logins=logins,
+        issuer_logins=None if issuer is None else issuer.logins,
         directory=directory,
         plane=Plane(
             name="access",
             services=[
-                *issuing,
+                *([] if issuer is None else [Service("issuer", issuer.keys.run, close=issuer.keys.close)]),
                 Service("limits", sharing.run),
                 Service("logins", close=logins.close),
                 Service("access", following.run, close=following.close, check=lambda: authority.health),
@@ -96,13 +100,12 @@ def open_access(kernel: Kernel) -> AccessPlane | None:
     )
 
 
-def _issuer(kernel: Kernel) -> tuple[Tokens | None, Sequence[Service]]:
+def _issuer(kernel: Kernel) -> OpenIssuer | None:
     if not kernel.settings.oidc.issuer:
-        return None, ()
+        return None
     from app.access.login.oidc import open_issuer  # noqa: PLC0415 - its libraries are an extra
 
-    tokens, keys = open_issuer(kernel.settings.oidc, kernel.clock, kernel.counters)
-    return tokens, [Service("issuer", keys.run, close=keys.close)]
+    return open_issuer(kernel.settings.oidc, kernel.clock, kernel.adapters.random_bytes, kernel.counters)
 
 
 def _copying(settings: Settings, clock: Clock, copies: Copies) -> RulesCopier | None:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from app import __version__
 from app.access.ports import Everybody
-from app.api import console, front, health, mqtt, problems, session
+from app.api import console, front, health, issuer_session, mqtt, problems, session
 from app.api.credentials import credential_of
 from app.api.escapes import with_device
 from app.api.fleet_body import FleetBodyReader
@@ -105,6 +105,7 @@ ROUTERS: Final[tuple[PublicRouter, ...]] = (
     mqtt.router,
     front.router,
     session.router,
+    issuer_session.router,
     console.router,
     health.probes,
     health.router,

@@ -12,14 +12,22 @@ from hashlib import sha256
 from typing import Final
 
 from app.access.ports import Access
+from app.core.access.code_flow import PendingLogin
 
 Headers = Mapping[bytes, bytes]
+Header = tuple[bytes, bytes]
 
 _SCHEME: Final = b"Bearer "
 _HEADER: Final = b"homing-request"
 _CONSOLE: Final = b"console"
 _SAFE: Final = b"__Host-"
 """A cookie of this name is one that only a page of this host can set, and by TLS alone."""
+_PENDING: Final = b"login-"
+"""In front of the name of a session: what is begun is none."""
+_STRICT: Final = b"SameSite=Strict"
+_LAX: Final = b"SameSite=Lax"
+"""It comes along when an issuer sends the browser back."""
+_ENDED: Final = b"Max-Age=0; "
 _DIGITS: Final = 8
 _HTTPS: Final = b"https://"
 
@@ -34,15 +42,12 @@ def credential_of(headers: Headers, access: Access) -> bytes | None:
 
 def session_of(headers: Headers, access: Access) -> bytes | None:
     """The session of the request as a value of `Authorization`; None if there is none that counts."""
-    cookies = headers.get(b"cookie")
-    secret = None if cookies is None else access.secret
-    if cookies is None or secret is None or not is_of_console(headers):
+    secret = access.secret if b"cookie" in headers else None
+    if secret is None or not is_of_console(headers):
         return None
     name = _name_of(secret)
     for wanted in (_SAFE + name, name):
-        found = [
-            value for one in cookies.split(b";") for key, _, value in [one.strip().partition(b"=")] if key == wanted
-        ]
+        found = _values(headers, wanted)
         if found:
             return _SCHEME + found[0] if len(found) == 1 else None  # somebody has set another one beside ours
     return None
@@ -53,19 +58,54 @@ def is_of_console(headers: Headers) -> bool:
     return headers.get(_HEADER) == _CONSOLE
 
 
-def session_cookie(key: str, headers: Headers, secret: str) -> tuple[bytes, bytes]:
+def is_secure(headers: Headers) -> bool:
+    """True if the browser speaks TLS, perhaps to a proxy."""
+    return headers.get(b"origin", b"").lower().startswith(_HTTPS)
+
+
+def session_cookie(key: str, secret: str, *, secure: bool) -> Header:
     """The header that gives a browser this key, until it is closed."""
-    return b"set-cookie", b"%b=%b; %b" % (_own_name(headers, secret), key.encode(), _attributes(headers))
+    return _cookie(_name_of(secret), key, _STRICT, secure=secure)
 
 
-def ended_cookies(headers: Headers, secret: str) -> list[tuple[bytes, bytes]]:
+def ended_cookies(headers: Headers, secret: str) -> list[Header]:
     """The headers that take the key away again."""
-    names = {_own_name(headers, secret), _name_of(secret)}
-    return [(b"set-cookie", b"%b=; Max-Age=0; %b" % (name, _attributes(headers))) for name in sorted(names)]
+    name, secure = _name_of(secret), is_secure(headers)
+    names = {_safe(name, secure=secure), name}
+    return [(b"set-cookie", b"%b=; %b" % (one, _attributes(_ENDED + _STRICT, secure=secure))) for one in sorted(names)]
 
 
-def _own_name(headers: Headers, secret: str) -> bytes:
-    return _SAFE + _name_of(secret) if _is_secure(headers) else _name_of(secret)
+def pending_cookie(login: PendingLogin, secret: str, *, secure: bool) -> Header:
+    """The header that keeps in a browser what somebody has begun who is at an issuer now, for ten minutes."""
+    return _cookie(_PENDING + _name_of(secret), login.to_text(), b"Max-Age=600; " + _LAX, secure=secure)
+
+
+def ended_pending_cookie(secret: str, *, secure: bool) -> Header:
+    """The header that takes it away again."""
+    return _cookie(_PENDING + _name_of(secret), "", _ENDED + _LAX, secure=secure)
+
+
+def pending_of(headers: Headers, secret: str, *, secure: bool) -> PendingLogin | None:
+    """The login that this browser has begun, if there is one and no other beside it."""
+    found = _values(headers, _safe(_PENDING + _name_of(secret), secure=secure))
+    return PendingLogin.of_text(found[0].decode("latin-1")) if len(found) == 1 else None
+
+
+def _cookie(name: bytes, value: str, attributes: bytes, *, secure: bool) -> Header:
+    return b"set-cookie", b"%b=%b; %b" % (
+        _safe(name, secure=secure),
+        value.encode(),
+        _attributes(attributes, secure=secure),
+    )
+
+
+def _safe(name: bytes, *, secure: bool) -> bytes:
+    return _SAFE + name if secure else name
+
+
+def _values(headers: Headers, name: bytes) -> list[bytes]:
+    cookies = (one.strip().partition(b"=") for one in headers.get(b"cookie", b"").split(b";"))
+    return [value for key, _, value in cookies if key == name]
 
 
 def _name_of(secret: str) -> bytes:
@@ -73,11 +113,5 @@ def _name_of(secret: str) -> bytes:
     return b"homing-" + sha256(b"session of " + secret.encode()).hexdigest()[:_DIGITS].encode()
 
 
-def _attributes(headers: Headers) -> bytes:
-    secure = b"; Secure" if _is_secure(headers) else b""
-    return b"Path=/; HttpOnly; SameSite=Strict" + secure
-
-
-def _is_secure(headers: Headers) -> bool:
-    """True if the browser speaks TLS, perhaps to a proxy."""
-    return headers.get(b"origin", b"").lower().startswith(_HTTPS)
+def _attributes(own: bytes, *, secure: bool) -> bytes:
+    return b"Path=/; HttpOnly; " + own + (b"; Secure" if secure else b"")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from app.access.devices import Devices
 from app.access.keys import KeyAdministrator
+from app.access.login.issuer_logins import IssuerLogins
 from app.access.login.logins import Logins
 from app.access.people import People
 from app.access.ports import Access
@@ -129,6 +130,8 @@ class Ports:
     """Who may do what."""
     logins: Logins | None
     """Where people log in; None where nobody is asked."""
+    issuer_logins: IssuerLogins | None
+    """None where nobody logs in at an OIDC issuer."""
     directory: DirectoryRecords | None
     """The access directory, as callers may read and change it; None where there is none."""
     audit: Audit | None

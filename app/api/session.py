@@ -12,7 +12,7 @@ from app.access.login.logins import IssuedLogin, Logins
 from app.access.origin import ASKING
 from app.access.ports import Access
 from app.api import problems
-from app.api.credentials import ended_cookies, is_of_console, session_cookie, session_of
+from app.api.credentials import ended_cookies, is_of_console, is_secure, session_cookie, session_of
 from app.api.dependencies import LoginsOrNone, NodePorts
 from app.api.http import BytesResponse, asking, headers_of, read_body
 from app.api.media_types import media_type_refusal
@@ -46,7 +46,7 @@ async def begin_session(request: Request, logins: LoginsOrNone, ports: NodePorts
         return refusal
     login = await _begun(request, logins, ports.access)
     given = {"principal": login.principal, "tenant": login.tenant, "expires_at": instant(login.expires_us)}
-    cookie = session_cookie(login.key.text, headers, secret)
+    cookie = session_cookie(login.key.text, secret, secure=is_secure(headers))
     return BytesResponse(orjson.dumps(given), status=201, headers=[_NO_STORE, cookie])
 
 

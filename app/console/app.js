@@ -7,6 +7,7 @@ import { call } from "./api.js";
 import { html, moveRow, Trouble } from "./parts.js";
 import { lazy, loadAll } from "./lazy.js";
 import { onPrefs, pref, prefer } from "./prefs.js";
+import { resume } from "./return.js";
 import { know, may } from "./rights.js";
 import { difference, duration, zone } from "./time.js";
 
@@ -270,5 +271,6 @@ function App() {
 
 /** @param {HTMLElement} root */
 export function start(root) {
+  resume();
   render(html`<${App} />`, root);
 }

@@ -73,6 +73,12 @@ class OidcSettings(SettingsGroup):
     """The claim that names the groups of a token's subject."""
     tenant_claim: Annotated[str, Field(max_length=128)] = ""
     """The claim that names the tenant of a subject that has no record. If empty, tokens do not name tenants."""
+    client_id: Annotated[str, Field(max_length=255)] = ""
+    """The client that the console is at the issuer. If empty, nobody logs in to the console there."""
+    client_secret: SecretStr = SecretStr("")
+    """The secret of that client, if it has one."""
+    console_url: str = ""
+    """The address of the console in browsers, `https://host/console/`: the issuer sends people back to it."""
 
     @field_validator("issuer")
     @classmethod
@@ -86,8 +92,28 @@ class OidcSettings(SettingsGroup):
                 raise ValueError("scheme 'http' would let others on the way sign tokens; allowed: https://")
         return value
 
+    @field_validator("console_url")
+    @classmethod
+    def _of_console(cls, value: str) -> str:
+        if value:
+            parts = split_address(value)
+            if (
+                parts.scheme not in ("https", "http")
+                or not parts.hostname
+                or parts.query
+                or parts.fragment
+                or parts.username is not None
+                or not parts.path.endswith("/console/")
+            ):
+                raise ValueError("is no URL of a console; allowed: https://host/console/")
+        return value
+
     @model_validator(mode="after")
     def _both(self) -> Self:
         if bool(self.issuer) != bool(self.audience):
             raise ValueError("HOMING_OIDC_ISSUER and HOMING_OIDC_AUDIENCE belong together; one of them is empty")
+        if bool(self.client_id) != bool(self.console_url):
+            raise ValueError("HOMING_OIDC_CLIENT_ID and HOMING_OIDC_CONSOLE_URL belong together; one of them is empty")
+        if self.client_id and not self.issuer:
+            raise ValueError("HOMING_OIDC_CLIENT_ID needs HOMING_OIDC_ISSUER: people log in there")
         return self

@@ -26,6 +26,7 @@ class Watched:
     def __init__(self, page: Page) -> None:
         self.said: list[str] = []
         self.asked: list[str] = []
+        self._frame = page.main_frame
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("console", self._hear)
         page.on("request", self._see)
@@ -36,10 +37,11 @@ class Watched:
             self.said.append(message.text)
 
     def _see(self, request: Request) -> None:
-        self.asked.append(request.url)
+        if not (request.is_navigation_request() and request.frame == self._frame):
+            self.asked.append(request.url)
 
     def strangers(self, url: str) -> list[str]:
-        """Requests to any other host."""
+        """Requests to any other host; a person who goes there is none of the page's."""
         own = urlsplit(url).netloc
         return [one for one in self.asked if urlsplit(one).scheme in ("http", "https") and urlsplit(one).netloc != own]
 

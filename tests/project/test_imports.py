@@ -137,7 +137,7 @@ SQL = ("app/store/sql/*",)
 DRIVERS = {
     "aiosqlite": SQL,
     "alembic": SQL,
-    "aiohttp": (*CLI, "app/access/login/jwks.py", "app/outbound/sender.py", "tools/*"),
+    "aiohttp": (*CLI, "app/access/login/issuer_calls.py", "app/outbound/sender.py", "tools/*"),
     "cryptography": ("app/api/cursors.py",),
     "cbor2": ("app/profiles/codecs.py",),
     "google.protobuf": ("app/profiles/protobufs.py",),

@@ -123,6 +123,7 @@ def test_every_family_is_in_the_dashboard_or_a_rule_or_is_plainly_informative() 
             "homing_http_connections_opened_total",
             "homing_logins_total",
             "homing_oidc_fetches_total",
+            "homing_oidc_logins_total",
             "homing_tokens_refused_total",
         ),
     }

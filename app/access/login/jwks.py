@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-import aiohttp
 import orjson
 import structlog
 
-from app.access.login.key_set import MAX_BYTES, KeySet, SigningKey, parse_key_set
+from app.access.login.issuer_calls import calling, get
+from app.access.login.key_set import KeySet, SigningKey, parse_key_set
+from app.core.access.code_flow import IssuerEndpoints
 from app.core.clock import Clock
 from app.core.errors import InvalidInputError
 from app.runtime.telemetry import Counters
@@ -32,6 +33,8 @@ class IssuerKeys:
         self._clock = clock
         self._counters = counters
         self._fetch_seconds = fetch_seconds
+        self.endpoints: IssuerEndpoints | None = None
+        """Where people log in; None where the issuer has not said so yet, or offers no login."""
         self._keys: KeySet = {}
         self._good_at = -KEPT_SECONDS
         self._begun_at = -EXTRA_SECONDS
@@ -74,7 +77,7 @@ class IssuerKeys:
         try:
             async with asyncio.timeout(self._fetch_seconds):
                 keys = await self._load()
-        except (aiohttp.ClientError, TimeoutError, InvalidInputError, ValueError) as error:
+        except (ConnectionError, TimeoutError, InvalidInputError, ValueError) as error:
             self._counters["oidc.failed"] += 1
             self._log.warning("issuer_keys_not_fetched", issuer=self._issuer, reason=str(error) or type(error).__name__)
             return False
@@ -83,31 +86,29 @@ class IssuerKeys:
         return True
 
     async def _load(self) -> KeySet:
-        async with aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"}) as session:
-            described = orjson.loads(await _get(session, self._issuer.rstrip("/") + _DISCOVERY))
-            return parse_key_set(await _get(session, _keys_url(described, self._issuer)))
+        async with calling() as session:
+            described = orjson.loads(await get(session, self._issuer.rstrip("/") + _DISCOVERY))
+            found = described if isinstance(described, Mapping) else {}
+            if found.get("issuer") != self._issuer:
+                raise InvalidInputError("issuer", "says that it is another one")
+            keys = parse_key_set(await get(session, _url(found, "jwks_uri", self._issuer)))
+            self.endpoints = _endpoints(found, self._issuer)
+            return keys
 
 
-def _keys_url(described: object, issuer: str) -> str:
-    """The URL of the keys, by what the issuer says of itself; raises InvalidInputError."""
-    found = described if isinstance(described, Mapping) else {}
-    if found.get("issuer") != issuer:
-        raise InvalidInputError("issuer", "says that it is another one")
-    url = found.get("jwks_uri")
+def _endpoints(described: Mapping[str, object], issuer: str) -> IssuerEndpoints | None:
+    try:
+        return IssuerEndpoints(
+            _url(described, "authorization_endpoint", issuer), _url(described, "token_endpoint", issuer)
+        )
+    except InvalidInputError:
+        return None
+
+
+def _url(described: Mapping[str, object], name: str, issuer: str) -> str:
+    """One of the URLs that the issuer says of itself; raises InvalidInputError."""
+    url = described.get(name)
     allowed = {"https", urlsplit(issuer).scheme}
     if not isinstance(url, str) or urlsplit(url).scheme not in allowed:
-        raise InvalidInputError("jwks_uri", f"is no URL of {' or '.join(sorted(allowed))}")
+        raise InvalidInputError(name, f"is no URL of {' or '.join(sorted(allowed))}")
     return url
-
-
-async def _get(session: aiohttp.ClientSession, url: str) -> bytes:
-    """The body of a resource, up to MAX_BYTES; raises InvalidInputError when it is longer, or is not there."""
-    async with session.get(url, allow_redirects=False) as response:
-        if response.status != 200:  # noqa: PLR2004 - what the word OK stands for
-            raise InvalidInputError("issuer", f"answers {response.status}")
-        body = bytearray()
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) > MAX_BYTES:
-                raise InvalidInputError("issuer", f"answers with more than {MAX_BYTES} bytes")
-        return bytes(body)

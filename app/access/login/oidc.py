@@ -5,15 +5,35 @@ Import it only where an issuer is set: its libraries are an extra.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+from app.access.login.issuer_logins import IssuerLogins
 from app.access.login.jwks import IssuerKeys
 from app.access.login.tokens import TokenRules, Tokens
+from app.core.access.code_flow import CALLBACK, IssuerClient
 from app.core.clock import Clock
 from app.runtime.telemetry import Counters
 from app.settings import OidcSettings
 
 
-def open_issuer(settings: OidcSettings, clock: Clock, counters: Counters) -> tuple[Tokens, IssuerKeys]:
-    """The check of tokens, and the keys of which somebody has to `run` the fetching."""
+class OpenIssuer(NamedTuple):
+    """The parts of a node for its issuer; somebody has to `run` the fetching of keys."""
+
+    tokens: Tokens
+    keys: IssuerKeys
+    logins: IssuerLogins | None
+    """None where the console is no client of the issuer."""
+
+
+def open_issuer(
+    settings: OidcSettings, clock: Clock, random_bytes: Callable[[int], bytes], counters: Counters
+) -> OpenIssuer:
+    """Return the check of tokens, the keys for it, and logins there."""
     keys = IssuerKeys(settings.issuer, clock, counters)
     rules = TokenRules(settings.issuer, settings.audience, settings.groups_claim, settings.tenant_claim)
-    return Tokens(rules, keys, clock), keys
+    logins = None
+    if settings.client_id:
+        client = IssuerClient(settings.issuer, settings.client_id, settings.console_url + CALLBACK)
+        logins = IssuerLogins(client, settings.client_secret.get_secret_value(), keys, random_bytes, counters)
+    return OpenIssuer(Tokens(rules, keys, clock), keys, logins)

@@ -1,11 +1,44 @@
 /** Logging in, by a key or by name and password. What is typed goes to the node once, and is kept by nobody here. */
 
 import { Trouble, html } from "../parts.js";
-import { useRef, useState } from "../vendor/hooks.js";
+import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { call } from "../api.js";
+import { remember } from "../return.js";
 
 const BY_KEY = "key";
 const BY_PASSWORD = "password";
+
+/** Why an issuer's login came to nothing; the node names the reason in the address. @type {Record<string, string>} */
+const FAULTS = {
+  denied: "The issuer has not logged you in.",
+  stale: "This login was begun in another browser, or more than ten minutes ago. Begin again.",
+  away: "The issuer does not answer. Try again, or log in by a key.",
+  refused: "The issuer has logged you in, but its token does not count here. Ask whoever runs Homing.",
+  large: "The issuer's token is too large for a cookie. Ask whoever runs Homing.",
+};
+
+/** The reason in the address, which is taken out of it. */
+function faultOfAddress() {
+  const named = new URLSearchParams(location.search).get("login");
+  if (named === null) return "";
+  history.replaceState(null, "", location.pathname + location.hash);
+  return Object.hasOwn(FAULTS, named) ? String(FAULTS[named]) : "";
+}
+
+/** A link to the issuer where this node has one. It is no call: the browser itself goes there, and comes back. */
+function AtIssuer() {
+  const [issuer, set] = useState("");
+  const [fault] = useState(faultOfAddress);
+  useEffect(() => {
+    call("GET", "console/session").then(
+      (offered) => set(String(offered?.issuer ?? "")),
+      () => set(""),
+    );
+  }, []);
+  return html`${fault && html`<p class="note" role="alert">${fault}</p>`}
+    ${issuer &&
+    html`<p class="row"><a class="button" href="session/oidc" onClick=${remember}>Log in at ${issuer}</a></p>`}`;
+}
 
 /** @param {{ by: string }} props */
 function Fields({ by }) {
@@ -46,6 +79,7 @@ export function Login({ why, done }) {
     <h1 tabindex="-1" id="login-title">Log in</h1>
     <p>${why}</p>
     ${clear && html`<p class="note">This connection is not encrypted: whoever is on the way can read what you send.</p>`}
+    <${AtIssuer} />
     <form ref=${form} onSubmit=${submit}>
       <fieldset class="row">
         <legend class="offstage">Log in by</legend>
