@@ -51,6 +51,12 @@ def make_certificate(folder: Path, name: str = "server", *, days: float = 90) ->
     return files
 
 
+def redis_tls(files: CertificateFiles, port: int) -> tuple[str, ...]:
+    """The options of a Redis that speaks TLS on this port, and asks clients for no certificate."""
+    own = ("--tls-cert-file", str(files.certificate), "--tls-key-file", str(files.key))
+    return ("--tls-port", str(port), *own, "--tls-ca-cert-file", str(files.authority), "--tls-auth-clients", "no")
+
+
 def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 

@@ -10,10 +10,40 @@ from typing import Any, cast
 from redis import Redis
 from redis.exceptions import RedisError
 
+from homing_rig.ports import lasting_port
+from tests.certificates import CertificateFiles, redis_tls
 from tests.services import NODE_PASSWORD, NODE_USER, RedisProcess, SentinelProcess, wait_until
 from tests.waiting import PATIENCE
 
 GUARDS = 3
+
+
+class SecretRedis(RedisProcess):
+    """A Redis whose replicas and Sentinels speak TLS to it, on a port of its own."""
+
+    def __init__(self, certificate: CertificateFiles, *extra_arguments: str) -> None:
+        self._tls_port = lasting_port()
+        super().__init__(*redis_tls(certificate, self._tls_port), "--tls-replication", "yes", *extra_arguments)
+
+    @property
+    def peer_port(self) -> int:
+        """The port with TLS."""
+        return self._tls_port
+
+
+class SecretSentinel(SentinelProcess):
+    """A Sentinel that speaks TLS to all others, and to clients on a port of its own."""
+
+    def __init__(self, certificate: CertificateFiles, redis: RedisProcess) -> None:
+        self._tls_port = lasting_port()
+        options = (*redis_tls(certificate, self._tls_port), "--tls-replication", "yes")
+        lines = (f"{name.removeprefix('--')} {value}" for name, value in zip(options[::2], options[1::2], strict=True))
+        super().__init__(redis, quorum=GUARDS - 1, lines="\n".join(lines))
+
+    @property
+    def peer_port(self) -> int:
+        """The port with TLS."""
+        return self._tls_port
 
 
 @dataclass(frozen=True)
@@ -32,7 +62,7 @@ class Guarded:
     def primary(self) -> RedisProcess:
         """The one that most Sentinels name."""
         named = [self._named(guard) for guard in self.guards]
-        return next(one for one in self.servers if one.port == max(named, key=named.count))
+        return next(one for one in self.servers if one.peer_port == max(named, key=named.count))
 
     def switch(self) -> None:
         """Begin a planned switch to the replica."""
@@ -41,7 +71,7 @@ class Guarded:
 
     def switched(self, before: RedisProcess) -> bool:
         """True if all Sentinels name another one."""
-        return all(self._named(guard) not in (0, before.port) for guard in self.guards)
+        return all(self._named(guard) not in (0, before.peer_port) for guard in self.guards)
 
     def ready(self) -> bool:
         """True if all know each other and a replica that is in step."""
@@ -76,8 +106,21 @@ def guarded(users: str = "") -> Iterator[Guarded]:
         replica = stack.enter_context(
             RedisProcess("--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0")
         )
-        guards = [stack.enter_context(SentinelProcess(primary, quorum=GUARDS - 1, users=users)) for _ in range(GUARDS)]
+        guards = [stack.enter_context(SentinelProcess(primary, quorum=GUARDS - 1, lines=users)) for _ in range(GUARDS)]
         found = Guarded((primary, replica), guards)
         if not users:
             assert wait_until(found.ready, PATIENCE, interval=0.1), "the Sentinels never found each other"
+        yield found
+
+
+@contextmanager
+def secretly_guarded(certificate: CertificateFiles) -> Iterator[Guarded]:
+    """The same where servers and Sentinels speak TLS to each other."""
+    with ExitStack() as stack:
+        primary = stack.enter_context(SecretRedis(certificate))
+        source = ("--replicaof", f"127.0.0.1 {primary.peer_port}", "--repl-diskless-sync-delay", "0")
+        replica = stack.enter_context(SecretRedis(certificate, *source))
+        guards = [stack.enter_context(SecretSentinel(certificate, primary)) for _ in range(GUARDS)]
+        found = Guarded((primary, replica), guards)
+        assert wait_until(found.ready, PATIENCE, interval=0.1), "the Sentinels never found each other"
         yield found

@@ -11,6 +11,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from homing_rig.ports import lasting_port
+from tests.certificates import CertificateFiles, redis_tls
 from tests.services import NODE_PASSWORD, NODE_USER, RedisProcess, wait_until
 from tests.waiting import PATIENCE
 
@@ -23,13 +24,21 @@ AT_ONCE: Final = 10
 class MemberProcess(RedisProcess):
     """A member of a Redis Cluster."""
 
-    def __init__(self, *extra_arguments: str) -> None:
+    def __init__(self, *extra_arguments: str, certificate: CertificateFiles | None = None) -> None:
+        """`certificate` is for TLS between members, and for clients on a port of its own."""
         self.bus_port = lasting_port()
+        self._tls_port = lasting_port() if certificate else 0
+        tls = (*redis_tls(certificate, self._tls_port), "--tls-cluster", "yes") if certificate else ()
         super().__init__(
             *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
             *("--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-allow-replica-migration", "no"),
-            *("--repl-diskless-sync-delay", "0", *extra_arguments),
+            *("--repl-diskless-sync-delay", "0", *tls, *extra_arguments),
         )
+
+    @property
+    def peer_port(self) -> int:
+        """The port by which other members reach this one."""
+        return self._tls_port or self.port
 
     def ask(self, *command: str | int) -> Any:  # noqa: ANN401 - what Redis replies
         """The reply of a command."""
@@ -94,7 +103,7 @@ class Sharded:
         """Move so many keys of the slot at most; how many these were."""
         moved = 0
         while moved < most and (names := source.ask("CLUSTER", "GETKEYSINSLOT", slot, min(AT_ONCE, most - moved))):
-            source.ask("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *names)
+            source.ask("MIGRATE", "127.0.0.1", to.peer_port, "", 0, 5000, "KEYS", *names)
             moved += len(names)
         return moved
 
@@ -123,16 +132,22 @@ class Sharded:
             one.is_primary() or one.ask("ROLE")[3] == "connected" for one in living
         )
 
+    def tls_url(self, parameters: str) -> str:
+        """As for HOMING_STORE_URL, with TLS, the rights of a node, and these parameters."""
+        places = ",".join(f"127.0.0.1:{one.peer_port}" for one in self.members)
+        return f"rediss+cluster://{NODE_USER}:{NODE_PASSWORD}@{places}?{parameters}"
+
     def _url(self, login: str) -> str:
         places = ",".join(f"127.0.0.1:{one.port}" for one in self.members)
         return f"redis+cluster://{login}{places}"
 
 
 @contextmanager
-def sharded(*, replicas: bool = False) -> Iterator[Sharded]:
+def sharded(*, replicas: bool = False, certificate: CertificateFiles | None = None) -> Iterator[Sharded]:
     """A cluster whose slots are all served, with a replica for each primary or none."""
     with ExitStack() as stack:
-        members = [stack.enter_context(MemberProcess()) for _ in range(PRIMARIES * (2 if replicas else 1))]
+        count = PRIMARIES * (2 if replicas else 1)
+        members = [stack.enter_context(MemberProcess(certificate=certificate)) for _ in range(count)]
         found = Sharded(members)
         first = members[0]
         for number, one in enumerate(members):
@@ -141,7 +156,7 @@ def sharded(*, replicas: bool = False) -> Iterator[Sharded]:
                 begin, end = (SLOTS * place // PRIMARIES for place in (number, number + 1))
                 one.ask("CLUSTER", "ADDSLOTSRANGE", begin, end - 1)
             if one is not first:
-                one.ask("CLUSTER", "MEET", "127.0.0.1", first.port, first.bus_port)
+                one.ask("CLUSTER", "MEET", "127.0.0.1", first.peer_port, first.bus_port)
         known = str(len(members))
         assert wait_until(
             lambda: all(one.state().get("cluster_known_nodes") == known for one in members), PATIENCE, interval=0.05

@@ -16,16 +16,14 @@ from app.mqtt.paho import PahoMqttClient
 from app.runtime.system import SystemClock
 from app.store.redis.doctor import inspect
 from homing_rig.ports import lasting_port
+from tests.certificates import CertificateFiles, redis_tls
 from tests.cluster.harness import Device, Json, caller, cluster_of, devices
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, find_binary
 from tests.waiting import eventually
 
 
 @dataclass(frozen=True)
-class Certificates:
-    authority: Path
-    certificate: Path
-    key: Path
+class Certificates(CertificateFiles):
     node_certificate: Path
     node_key: Path
 
@@ -48,17 +46,12 @@ def certificates(tmp_path: Path) -> Certificates:
     for file in tmp_path.iterdir():
         file.chmod(0o644)
     node = (tmp_path / "node.pem", tmp_path / "node.key")
-    return Certificates(tmp_path / "ca.pem", tmp_path / "server.pem", tmp_path / "server.key", *node)
+    return Certificates(tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "ca.pem", *node)
 
 
 def broker_lines(files: Certificates, port: int) -> tuple[str, ...]:
     own = (f"cafile {files.authority}", f"certfile {files.certificate}", f"keyfile {files.key}")
     return (f"listener {port} 127.0.0.1", *own, "allow_anonymous true")
-
-
-def redis_options(files: Certificates, port: int) -> tuple[str, ...]:
-    own = ("--tls-cert-file", str(files.certificate), "--tls-key-file", str(files.key))
-    return ("--tls-port", str(port), *own, "--tls-ca-cert-file", str(files.authority), "--tls-auth-clients", "no")
 
 
 async def test_commands_over_tls_to_broker_and_store(certificates: Certificates) -> None:
@@ -68,7 +61,7 @@ async def test_commands_over_tls_to_broker_and_store(certificates: Certificates)
     mqtt_port, redis_port = lasting_port(), lasting_port()
     with (
         MosquittoProcess(*broker_lines(certificates, mqtt_port)) as broker,
-        RedisProcess(*redis_options(certificates, redis_port)) as redis,
+        RedisProcess(*redis_tls(certificates, redis_port)) as redis,
         cluster_of(
             2,
             redis,
@@ -94,7 +87,7 @@ async def test_commands_over_mutual_tls_where_the_certificate_names_the_user(cer
     files = f"ssl_certfile={certificates.node_certificate}&ssl_keyfile={certificates.node_key}"
     with (
         MosquittoProcess(*broker_lines(certificates, mqtt_port), *mutual) as broker,
-        RedisProcess(*redis_options(certificates, redis_port), "--tls-auth-clients", "yes") as redis,
+        RedisProcess(*redis_tls(certificates, redis_port), "--tls-auth-clients", "yes") as redis,
     ):
         store = f"rediss://{NODE_USER}:{NODE_PASSWORD}@127.0.0.1:{redis_port}/0?ssl_ca_certs={certificates.authority}"
         env = {

@@ -11,16 +11,14 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from redis import Connection, Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.store.redis.guards import GuardFacts, Servers, find_servers
+from app.store.redis.questioner import REPLY_SECONDS, asking_client
 from app.store.redis.rights import OF_CLUSTER, missing
 
-REPLY_SECONDS: Final = 3.0
 PINGS: Final = 21
 
 
@@ -93,7 +91,7 @@ def _inspect_all(servers: Servers, clock: Callable[[], float], run_id: str, term
     """Look at each primary of a cluster."""
     primaries = [_inspect(one, clock, run_id, servers, terms) for one in servers.urls]
     with ExitStack() as stack:
-        clients = [stack.enter_context(_client(one)) for one in servers.urls]
+        clients = [stack.enter_context(asking_client(one)) for one in servers.urls]
         try:
             states = [] if "+cluster|info" in primaries[0].missing_rights else [_cluster_state(one) for one in clients]
             bus_works = _wake_ups_work(clients[0], clients[-1], f"mqtt:node:doctor-{run_id}")
@@ -107,23 +105,11 @@ def _cluster_state(client: Redis) -> str:
     return str(said["cluster_state"])
 
 
-def _client(server: str) -> Redis:
-    return Redis.from_url(
-        server,
-        decode_responses=True,
-        protocol=2,
-        driver_info=None,
-        socket_timeout=REPLY_SECONDS,
-        socket_connect_timeout=REPLY_SECONDS,
-        retry=Retry(NoBackoff(), 0),
-    )
-
-
 def _inspect(server: str, clock: Callable[[], float], run_id: str, servers: Servers, terms: RedisTerms) -> RedisFacts:
     address = urlsplit(server)
     place = f"{address.hostname}:{address.port or 6379}"
     try:
-        client = _client(server)
+        client = asking_client(server)
     except ValueError as error:
         raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
     with client:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from redis import Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
 from app.core.errors import StoreUnavailableError
 from app.core.redis_address import (
@@ -23,8 +20,7 @@ from app.core.redis_address import (
 )
 from app.store.redis.driver.slots import SlotMap, slot_of
 from app.store.redis.driver.topology import read_slots
-
-REPLY_SECONDS: Final = 3.0
+from app.store.redis.questioner import asking_client
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +101,6 @@ def _primary_url(url: str, address: RedisAddress, terms: RedisTerms) -> tuple[st
 
 def _asked(address: RedisAddress, seed: Place, terms: RedisTerms) -> tuple[int, Place, dict[str, Any]]:
     login = {"username": terms.sentinel_user or None, "password": terms.sentinel_password}
-    with Redis.from_url(
-        address.sentinel_url(seed),
-        decode_responses=True,
-        protocol=2,
-        driver_info=None,
-        socket_timeout=REPLY_SECONDS,
-        socket_connect_timeout=REPLY_SECONDS,
-        retry=Retry(NoBackoff(), 0),
-        **(login if terms.sentinel_password else {}),
-    ) as client:
+    with asking_client(address.sentinel_url(seed), **(login if terms.sentinel_password else {})) as client:
         facts: dict[str, Any] = client.sentinel_master(address.service)
     return int(facts["config-epoch"]), (facts["ip"], int(facts["port"])), facts

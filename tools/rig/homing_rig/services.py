@@ -232,6 +232,11 @@ class RedisProcess(ServiceProcess):
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property
+    def peer_port(self) -> int:
+        """The port by which other servers reach this one."""
+        return self.port
+
+    @property
     def node_url(self) -> str:
         """As for HOMING_STORE_URL, with the rights of a node."""
         return f"redis://{NODE_USER}:{self.password}@127.0.0.1:{self.port}/0"
@@ -268,17 +273,23 @@ class RedisProcess(ServiceProcess):
 class SentinelProcess(ServiceProcess):
     """A Sentinel on a free port of 127.0.0.1 that guards a Redis under a name, in the mode of redis-server.
 
-    `quorum` Sentinels have to agree that the primary is away. It has users as `users` says, or anybody may do all.
+    `quorum` Sentinels have to agree that the primary is away. `lines` are more of its file: without users in them,
+    anybody may do all.
     """
 
     service = "homing"
 
-    def __init__(self, redis: RedisProcess, *, quorum: int, down_after_ms: int = 1_000, users: str = "") -> None:
+    def __init__(self, redis: RedisProcess, *, quorum: int, down_after_ms: int = 1_000, lines: str = "") -> None:
         super().__init__("redis-server")
         self._redis = redis
         self._quorum = quorum
         self._down_after_ms = down_after_ms
-        self._users = users
+        self._lines = lines
+
+    @property
+    def peer_port(self) -> int:
+        """The port by which other Sentinels reach this one."""
+        return self.port
 
     def _command(self) -> Sequence[str]:
         file = self.folder / "sentinel.conf"  # the Sentinel writes into it what it has found
@@ -286,11 +297,11 @@ class SentinelProcess(ServiceProcess):
             name = self.service
             lines = (
                 *(f"port {self.port}", "bind 127.0.0.1", f"dir {self.folder}", "sentinel resolve-hostnames no"),
-                f"sentinel monitor {name} 127.0.0.1 {self._redis.port} {self._quorum}",
+                f"sentinel monitor {name} 127.0.0.1 {self._redis.peer_port} {self._quorum}",
                 f"sentinel down-after-milliseconds {name} {self._down_after_ms}",
                 *(f"sentinel failover-timeout {name} 5000", f"sentinel parallel-syncs {name} 1"),
             )
-            file.write_text("\n".join((*lines, self._users, "")), "utf-8")
+            file.write_text("\n".join((*lines, self._lines, "")), "utf-8")
         return [self.binary, str(file), "--sentinel"]
 
     def _answers(self) -> bool:

@@ -13,13 +13,14 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 import structlog
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.asyncio.connection import AbstractConnection, Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from app.core.redis_address import Place, RedisAddress, RedisTerms, parse_redis_url, shown_place
 from app.runtime.tasks import end
 from app.store.redis.driver.question import ANSWER_SECONDS, ASKING_OPTIONS, first_answers, opened, reply_of
+from app.store.redis.driver.tls import TlsConnection, parsed
 
 LOOK_SECONDS: Final = 1.0
 """How often they are asked, and the primary whether it is one, beside what they tell unasked."""
@@ -107,8 +108,8 @@ class SentinelWatch:
 
     async def _is_replica(self, place: Place) -> bool:
         """True if the server says so itself; False when it says nothing, as others notice that."""
-        arguments: dict[str, Any] = dict(parse_url(self._address.url_of(place)))
-        kind = arguments.pop("connection_class", Connection)
+        arguments = parsed(self._address.url_of(place))
+        kind = arguments.pop("connection_class")
         async with opened(kind(**arguments, **ASKING_OPTIONS)) as connection:
             return await _role(connection) != b"master"
 
@@ -133,8 +134,8 @@ class SentinelWatch:
             return int(epoch), (place[0].decode(), int(place[1]))
 
     def _sentinel(self, seed: Place) -> AbstractConnection:
-        arguments: dict[str, Any] = dict(parse_url(self._address.sentinel_url(seed)))
-        kind = arguments.pop("connection_class", Connection)
+        arguments = parsed(self._address.sentinel_url(seed))
+        kind = arguments.pop("connection_class")
         if self._terms.sentinel_password:
             arguments |= {"username": self._terms.sentinel_user or None, "password": self._terms.sentinel_password}
         found: AbstractConnection = kind(**arguments, **ASKING_OPTIONS)
@@ -178,15 +179,15 @@ class LedConnection(Connection):
         await super().disconnect(*arguments, **more)
 
 
-class LedSSLConnection(LedConnection, SSLConnection):
+class LedTlsConnection(LedConnection, TlsConnection):
     """The same with TLS."""
 
 
 def led_arguments(url: str, terms: RedisTerms) -> dict[str, Any]:
-    """Return what redis-py's `parse_url` gives for other URLs."""
+    """Return what `parsed` gives for other URLs."""
     address = parse_redis_url(url)
-    arguments: dict[str, Any] = dict(parse_url(address.url_of(address.seeds[0])))
-    kind = LedSSLConnection if arguments.pop("connection_class", Connection) is SSLConnection else LedConnection
+    arguments = parsed(address.url_of(address.seeds[0]))
+    kind = LedTlsConnection if arguments["connection_class"] is TlsConnection else LedConnection
     return {**arguments, "connection_class": kind, "url": url, "terms": terms}
 
 

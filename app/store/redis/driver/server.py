@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from redis.asyncio.connection import AbstractConnection, Connection, parse_url
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from app.core.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError, UnavailableError
 from app.core.redis_address import NO_TERMS, RedisKind, RedisTerms, parse_redis_url
 from app.store.redis.driver.sentinel import led_arguments
+from app.store.redis.driver.tls import parsed
 from app.store.redis.driver.topology import member_arguments
 
 OLDEST_REDIS: Final = (6, 0)
@@ -31,14 +32,14 @@ def url_arguments(url: str, terms: RedisTerms) -> dict[str, Any]:
     kind = parse_redis_url(url).kind
     if kind is RedisKind.SENTINEL:
         return led_arguments(url, terms)
-    return member_arguments(url) if kind is RedisKind.CLUSTER else dict(parse_url(url))
+    return member_arguments(url) if kind is RedisKind.CLUSTER else parsed(url)
 
 
 def connector(url: str, terms: RedisTerms = NO_TERMS) -> partial[AbstractConnection]:
     """Makes connections to this URL, with TLS for rediss://; ConfigurationError when it cannot be used."""
     try:
         arguments = url_arguments(url, terms)
-        kind = arguments.pop("connection_class", Connection)
+        kind = arguments.pop("connection_class")
         # RESP 2 needs no handshake. Time limits are the combiner's, one for a whole round trip.
         arguments |= {"protocol": 2, "driver_info": None, "client_name": "homing", "decode_responses": False}
         arguments |= {"socket_timeout": None, "socket_connect_timeout": None}

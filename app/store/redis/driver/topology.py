@@ -10,13 +10,14 @@ from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import structlog
-from redis.asyncio.connection import Connection, SSLConnection, parse_url
+from redis.asyncio.connection import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from app.core.redis_address import Place, RedisAddress, parse_redis_url, shown_place
 from app.store.redis.driver.question import ANSWER_SECONDS, ASKING_OPTIONS, first_answers, opened, reply_of
 from app.store.redis.driver.slots import SLOTS, SlotMap, parse_slots, slot_of
+from app.store.redis.driver.tls import TlsConnection, parsed
 
 LOOK_SECONDS: Final = 10.0
 """How often it is asked while nothing seems to have changed."""
@@ -61,8 +62,8 @@ async def read_slots(address: RedisAddress, known: Sequence[Place] = ()) -> Slot
 
 
 async def _ask(address: RedisAddress, place: Place) -> View:
-    arguments: dict[str, Any] = dict(parse_url(address.url_of(place)))
-    kind = arguments.pop("connection_class", Connection)
+    arguments = parsed(address.url_of(place))
+    kind = arguments.pop("connection_class")
     async with asyncio.timeout(ANSWER_SECONDS), opened(kind(**arguments, **ASKING_OPTIONS)) as connection:
         lines = (await reply_of(connection, "CLUSTER", "INFO")).decode(errors="replace").splitlines()
         facts = dict(line.split(":", 1) for line in lines if ":" in line)
@@ -192,13 +193,13 @@ class MemberConnection(Connection):
         raise error or RedisConnectionError("the Redis Cluster has no primary")
 
 
-class MemberSSLConnection(MemberConnection, SSLConnection):
+class MemberTlsConnection(MemberConnection, TlsConnection):
     """The same with TLS."""
 
 
 def member_arguments(url: str) -> dict[str, Any]:
-    """Return what redis-py's `parse_url` gives for other URLs."""
+    """Return what `parsed` gives for other URLs."""
     address = parse_redis_url(url)
-    arguments: dict[str, Any] = dict(parse_url(address.url_of(address.seeds[0])))
-    kind = MemberSSLConnection if arguments.pop("connection_class", Connection) is SSLConnection else MemberConnection
+    arguments = parsed(address.url_of(address.seeds[0]))
+    kind = MemberTlsConnection if arguments["connection_class"] is TlsConnection else MemberConnection
     return {**arguments, "connection_class": kind, "url": url}
