@@ -17,6 +17,7 @@ from app import __version__, metrics
 from app.access.plane import bootstrap_key
 from app.adapters import open_adapters
 from app.core.addresses import EventsKind, events_kind, split_address
+from app.core.redis_address import parse_redis_url
 from app.main import Homing
 from app.profiles.loader import load_profiles
 from app.runtime.services import STOP
@@ -25,7 +26,8 @@ from app.settings import Settings, load_settings, variables
 from tests.deploy.rendering import KUBERNETES, Manifest, render
 
 ALONE = ("overlays/single", "overlays/embedded")
-NODES = (*ALONE, "overlays/cluster", "overlays/production")
+REDIS_OF_MANY = ("redis-cluster", "redis-sentinel")
+NODES = (*ALONE, "overlays/cluster", *(f"overlays/{one}" for one in REDIS_OF_MANY), "overlays/production")
 OVERLAYS = (*NODES, "analysis")
 VERSIONS = ("1.25", "1.37")
 """The oldest that has everything used here, and the newest whose schema the validator brings along."""
@@ -282,7 +284,7 @@ def test_it_scales_on_a_metric_that_nodes_have_and_that_the_adapter_hands_on(ren
 def test_network_policies_let_nodes_reach_what_their_settings_name(
     rendered: Rendered, settings_of: Callable[[str], Settings]
 ) -> None:
-    for overlay in ("overlays/cluster", "overlays/production"):
+    for overlay in (one for one in NODES if one not in ALONE):
         policies = {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered(overlay), "NetworkPolicy")}
         assert policies["nobody"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
         allowed = {port["port"] for rule in policies["homing"]["egress"] for port in rule["ports"]}
@@ -300,6 +302,37 @@ def test_mosquitto_runs_with_the_configuration_that_was_tested(rendered: Rendere
         if one["metadata"]["name"].startswith("mosquitto")
     )
     assert config["data"]["mosquitto.conf"] == tested
+
+
+@pytest.mark.parametrize("kind", REDIS_OF_MANY)
+def test_servers_start_by_the_scripts_and_rights_of_the_compose_files(rendered: Rendered, kind: str) -> None:
+    manifests = rendered(f"overlays/{kind}")
+    scripts = next(
+        one for one in of_kind(manifests, "ConfigMap") if one["metadata"]["name"].startswith("redis-scripts")
+    )
+    for name, text in scripts["data"].items():
+        folder = "redis" if name == "users.acl" else "compose"
+        assert text == (KUBERNETES.parent / folder / name).read_text(), name
+
+
+@pytest.mark.parametrize("kind", REDIS_OF_MANY)
+def test_the_servers_that_nodes_are_told_of_are_there_and_may_be_reached(
+    rendered: Rendered, settings_of: Callable[[str], Settings], kind: str
+) -> None:
+    manifests = rendered(f"overlays/{kind}")
+    address = parse_redis_url(settings_of(f"overlays/{kind}").store.url)
+    joined = [one.partition(":")[0] for _, pod in pods(manifests) for one in pod["containers"][0].get("args", [])]
+    for host, port in address.seeds:
+        pod_name, _, service = host.partition(".")
+        servers = named(manifests, "StatefulSet", service)["spec"]
+        assert int(pod_name.removeprefix(f"{service}-")) < servers["replicas"]
+        assert servers["serviceName"] == service
+        served = {one["containerPort"]: one["name"] for one in servers["template"]["spec"]["containers"][0]["ports"]}
+        rules = named(manifests, "NetworkPolicy", service)["spec"]["ingress"]
+        assert any({"protocol": "TCP", "port": served[port]} in rule["ports"] for rule in rules)
+        assert kind != "redis-cluster" or host in joined
+    replicas = named(manifests, "StatefulSet", "redis")["spec"]["replicas"]
+    assert replicas == (len({one for one in joined if one.startswith("redis-")}) if kind == "redis-cluster" else 3)
 
 
 def test_the_analysis_reads_what_the_nodes_write(rendered: Rendered) -> None:
