@@ -17,7 +17,9 @@ from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid, n
 from app.runtime.telemetry import Counters
 from app.settings import Settings
 from app.store.directory import AccessDirectory
-from app.store.engine import EventEngine, Folders, open_directory, open_engine, open_events
+from app.store.engine import Engine, EventEngine, Folders, open_directory, open_engine, open_events
+from app.store.session_engine import open_sessions
+from app.store.sessions import SessionStore
 
 
 def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[BaseException], None]) -> Adapters:
@@ -60,7 +62,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         store_measures=store_measures,
         wake_key=wake_key,
         directory=_directory(settings),
-        sessions=engine.sessions,
+        sessions=_sessions(settings, engine, clock, counters, terms),
         events=_event_engine(settings, clock, counters, folders, terms),
         open_intake=lambda client_id, still_ours: PahoMqttClient(
             intake_options(settings, client_id), counters, still_ours=still_ours
@@ -72,6 +74,25 @@ def _directory(settings: Settings) -> AccessDirectory | None:
     if not settings.access.url:
         return None
     return open_directory(settings.access.url, new_cluster_id=new_secret, budget=settings.access.budget)
+
+
+def _sessions(
+    settings: Settings, engine: Engine, clock: Clock, counters: Counters, terms: RedisTerms
+) -> SessionStore | None:
+    if not settings.broker.listens:
+        return None
+    return open_sessions(
+        engine,
+        settings.store.url,
+        name=settings.mqtt.share_group,
+        node_id=settings.node.id or "",
+        clock=clock,
+        counters=counters,
+        new_secret=new_secret,
+        lease=settings.cluster.lease,
+        budget=settings.store.budget,
+        terms=terms,
+    )
 
 
 def _event_engine(

@@ -66,10 +66,13 @@ class SessionKeeper:
     @property
     def health(self) -> str:
         """The health, as services say it."""
+        if not self._open:
+            return "the broker waits for what it keeps, which another process may have"
         return "sessions cannot be written to the store" if self._broker.unavailable else "ok"
 
     def check(self) -> None:
-        """Raise the mistake that has ended the writing: what is held back would never leave."""
+        """Raise the mistake that has ended the writing: what is held back would never leave. BrokerTakenOverError."""
+        self._store.check()
         if self._mistake is not None:
             raise self._mistake
 
@@ -96,8 +99,6 @@ class SessionKeeper:
 
     async def close(self) -> None:
         """Return when all is written, if the store takes it."""
-        if not self._open:
-            return
         self._open = False
         if (serving := self._serving) is not None:
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,7 +63,8 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     clock, run_id = SystemClock().monotonic, new_ulid()[-10:].lower()
     yield from about_access(settings, look_at_access(settings), round(SystemClock().wall() * 1_000_000))
     try:
-        facts = inspect_server(settings.store.url, clock, run_id, settings.redis.terms())
+        terms = replace(settings.redis.terms(), keeps_sessions=settings.broker.listens)
+        facts = inspect_server(settings.store.url, clock, run_id, terms)
         if facts is None:
             yield _look_at_store_of_one(settings)
         else:

@@ -47,6 +47,7 @@ HomingError
 │   └── QueueChangedError       others have changed what is declared, again and again
 ├── BrokerError                 about the broker in the node; nothing was changed
 │   ├── BrokerOffError          this node has none
+│   ├── BrokerTakenOverError    its sessions are those of another process now
 │   └── BrokerEntryNotFoundError  it has no such session or retained message
 ├── FleetError                  about a fleet run
 │   ├── RunNotFoundError
@@ -362,6 +363,10 @@ class BrokerError(HomingError):
 
 class BrokerOffError(BrokerError):
     """This node has no broker of its own."""
+
+
+class BrokerTakenOverError(BrokerError):
+    """The broker does not own what it keeps any more; says why."""
 
 
 class BrokerEntryNotFoundError(BrokerError):

@@ -32,6 +32,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:runs:open` | sorted set | those that have not ended | never |
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
 | `mqtt:knows:{<node id>}` | string | words for what the node can do that those before it cannot | lease time |
+| `mqtt:broker:{<role>}` | hash | rows of the broker in a node (app/core/broker/rows.py), and its last write | never |
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
 | `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
 | `mqtt:limits:{<node id>}` | string | what the node was asked for of what is limited, a second (JSON) | 3 s |
@@ -139,6 +140,11 @@ def run(run_id: str) -> list[str]:
     """The keys of a fleet run: itself, its targets, its results, the lease and the epoch of its driver."""
     name = f"mqtt:run:{{{run_id}}}"
     return [name, *(f"{name}:{part}" for part in ("targets", "results", "lease", "epoch"))]
+
+
+def broker_rows(role: str) -> str:
+    """The key of what the broker in a node keeps; it shares a slot with the role of whoever is the broker."""
+    return f"mqtt:broker:{{{role}}}"
 
 
 def lease(node_id: str) -> str:

@@ -82,6 +82,8 @@ class RedisTerms:
     sentinel_password: str = field(default="", repr=False)
     wait_replicas: int = 0
     """So many replicas have to have what was written before it counts as written."""
+    keeps_sessions: bool = False
+    """True if the broker in the node keeps its sessions there, as the doctor is to know."""
 
 
 NO_TERMS: Final = RedisTerms()

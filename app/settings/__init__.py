@@ -302,16 +302,6 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _broker_of_one(self) -> Self:
-        if self.broker.listens and engine_kind(self.store.url).shared:
-            name = "HOMING_BROKER_URL" if self.broker.url else "HOMING_BROKER_TLS_URL"
-            raise ValueError(
-                f"{name} is the broker of one node, and HOMING_STORE_URL is of a cluster; "
-                "allowed with it: memory://, rocks://"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _events_of_one(self) -> Self:
         if self.events.url and engine_kind(self.store.url).shared and not events_kind(self.events.url).shared:
             raise ValueError(

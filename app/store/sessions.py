@@ -10,13 +10,19 @@ class SessionStore(Protocol):
     """The rows of one broker. Only it knows what is in them."""
 
     async def start(self) -> Mapping[bytes, bytes]:
-        """Open it; all rows that there are. ConfigurationError, or StoreUnavailableError where it may come back."""
+        """Open it, once nobody else has it; all rows that there are.
+
+        ConfigurationError, or StoreUnavailableError where it may come back.
+        """
 
     async def close(self) -> None:
         """Give back what it holds."""
 
+    def check(self) -> None:
+        """Return as long as the rows are this process's; BrokerTakenOverError."""
+
     async def write(self, rows: Mapping[bytes, bytes | None]) -> None:
         """Write rows, and delete those that are None: durable when it returns, all or none.
 
-        StoreUnavailableError; then the rows may be there or not, and are to be written again.
+        StoreUnavailableError; then the rows may be there or not, and are to be written again. BrokerTakenOverError.
         """

@@ -128,10 +128,6 @@ async def has_come_back(session: aiohttp.ClientSession, node: NodeProcess) -> bo
             {"HOMING_BROKER_URL": "mqtt://0.0.0.0:{port}"},
             "HOMING_BROKER_URL: 0.0.0.0 can be reached from outside, and this broker does not authenticate its clients",
         ),
-        (
-            {"HOMING_BROKER_URL": "mqtt://127.0.0.1:{port}", "HOMING_STORE_URL": "redis://127.0.0.1:1"},
-            "HOMING_BROKER_URL is the broker of one node, and HOMING_STORE_URL is of a cluster",
-        ),
         ({"HOMING_BROKER_URL": "mqtts://127.0.0.1"}, "HOMING_BROKER_URL: scheme 'mqtts' is unknown; allowed: mqtt://"),
         (
             {

@@ -22,14 +22,14 @@ from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessio
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
-from app.store.rocks.folder import COMMANDS, RocksFolder
-from app.store.rocks.sessions import RocksSessions
+from app.store.sessions import SessionStore
 from homing_rig.simulation.broker import Quirks, SimBroker
 from homing_rig.simulation.loop import SimLoop
 from homing_rig.simulation.mqtt import SimMqttClient, SimSessionDrain
 from homing_rig.simulation.network import Link
 from tests.broker import RunningBroker, running_broker
-from tests.services import MosquittoProcess
+from tests.contract.session_places import FolderPlace, RedisPlace
+from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import PATIENCE
 
 IDLE = timedelta(seconds=1)
@@ -139,7 +139,7 @@ class Bench:
 @pytest.fixture(
     params=[
         *("loopback", "simulated", "paho-v5", "paho-v3.1.1"),
-        *("own-v5", "own-v3.1.1", "own-in-a-folder-v5", "own-in-a-folder-v3.1.1"),
+        *("own-v5", "own-v3.1.1", "own-in-a-folder-v5", "own-in-a-folder-v3.1.1", "own-in-redis-v5"),
     ]
 )
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
@@ -152,7 +152,13 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     own: RunningBroker | None = None
     async with AsyncExitStack() as stack:
         if request.param.startswith("own"):
-            kept = RocksSessions(RocksFolder(tmp_path, COMMANDS)) if "folder" in request.param else None
+            kept: SessionStore | None = None
+            if "folder" in request.param:
+                kept = FolderPlace(tmp_path).open()
+            elif "redis" in request.param:
+                server: RedisProcess = request.getfixturevalue("redis_server")
+                server.forget_everything()
+                kept = RedisPlace(server.node_url).open()
             own = await stack.enter_async_context(running_broker(store=kept))
         bench = Bench(request.param, find_broker)
         yield bench

@@ -34,6 +34,7 @@ from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.doctor import RedisFacts, inspect
 from app.store.redis.queues import RedisQueues
 from app.store.redis.rights import CHANNELS, COMMANDS, KEYS, OPTIONAL
+from tests.contract.session_places import RedisPlace
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.contract.test_store_fleets import record
 from tests.contract.test_webhooks import FAILED, delivery, endpoint, tried
@@ -131,6 +132,17 @@ async def everything(url: str) -> None:
     await of_nodes(url)
     await of_events(url)
     await of_queues(url)
+    await of_sessions(url)
+
+
+async def of_sessions(url: str) -> None:
+    sessions = RedisPlace(url).open()
+    try:
+        await sessions.start()
+        await sessions.write({b"ta": b"1", b"tb": b"2"})
+        await sessions.write({b"ta": None})
+    finally:
+        await sessions.close()
 
 
 async def of_queues(url: str) -> None:

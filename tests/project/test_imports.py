@@ -111,7 +111,7 @@ ENGINES = {
         *("app/store/rocks/fleets.py", "app/store/rocks/fleet_rows.py"),
     ),  # commands and queues in a folder are those in memory with a journal
     "app.store.redis": (
-        *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
+        *("app/store/redis/*", "app/store/engine.py", "app/store/session_engine.py", "app/cluster/redis.py"),
         *(
             "app/cli/diagnosis.py",
             "app/cli/cluster_diagnosis.py",

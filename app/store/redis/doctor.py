@@ -17,7 +17,7 @@ from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.store.redis.guards import GuardFacts, Servers, find_servers
 from app.store.redis.questioner import REPLY_SECONDS, asking_client
-from app.store.redis.rights import OF_CLUSTER, missing
+from app.store.redis.rights import OF_BROKER, OF_CLUSTER, missing
 
 PINGS: Final = 21
 
@@ -114,14 +114,15 @@ def _inspect(server: str, clock: Callable[[], float], run_id: str, servers: Serv
         raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
     with client:
         try:
-            return replace(_look(client, clock, run_id, servers, terms.wait_replicas), place=place)
+            return replace(_look(client, clock, run_id, servers, terms), place=place)
         except (RedisError, OSError) as error:
             raise StoreUnavailableError(f"{place}: {error}") from None
 
 
-def _look(client: Redis, clock: Callable[[], float], run_id: str, servers: Servers, wanted: int) -> RedisFacts:
-    guards = servers.guards
+def _look(client: Redis, clock: Callable[[], float], run_id: str, servers: Servers, terms: RedisTerms) -> RedisFacts:
+    guards, wanted = servers.guards, terms.wait_replicas
     also = [*(["role"] if guards else []), *(["wait"] if wanted else []), *(OF_CLUSTER if servers.slots else [])]
+    also += OF_BROKER if terms.keeps_sessions else ()
     rights = cast("Connection", client.connection_pool.make_connection())
     try:
         rights.connect()

@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "hget": "HGET {key} f",
         "hgetall": "HGETALL {key}",
         "hmget": "HMGET {key} f",
+        "hscan": "HSCAN {key} 0",
         "hset": "HSET {key} f v odd",
         "hvals": "HVALS {key}",
         "info": "INFO server",
@@ -66,6 +67,7 @@ KEYS: Final = (
     *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "held", "list", "idempotency")),
     *(f"mqtt:{kind}:*" for kind in ("history", "state", "outbox", "webhook", "happened", "run")),
     *(f"mqtt:{kind}:*" for kind in ("lease", "knows", "sessions", "draining", "adoption", "limits")),
+    "mqtt:broker:*",
     *(f"mqtt:{kind}:*" for kind in ("slab", "shard", "cuts", "cold", "latest", "topics", "done", "cursors")),
     *(f"mqtt:{kind}:*" for kind in ("structures", "database", "role", "epoch", "queue", "dying")),
     "mqtt:guard:*",
@@ -82,7 +84,9 @@ CHANNELS: Final = ("mqtt:node:*", "mqtt:queue-hints")
 
 OF_CLUSTER: Final = ("asking", "cluster|info", "cluster|slots", "pubsub|numsub", "mqtt:guard:*")
 """What nodes use of a Redis Cluster alone."""
-OPTIONAL: Final = frozenset(("role", "wait", *OF_CLUSTER))
+OF_BROKER: Final = ("hscan", "mqtt:broker:*")
+"""What a node uses whose own broker keeps its sessions in Redis."""
+OPTIONAL: Final = frozenset(("role", "wait", *OF_CLUSTER, *OF_BROKER))
 """What only some nodes use: `role` where Sentinels guard the primary, `wait` where replicas acknowledge."""
 
 

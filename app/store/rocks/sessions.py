@@ -30,6 +30,9 @@ class RocksSessions:
         await self._folder.close(self._table)
         self._rows = {}
 
+    def check(self) -> None:
+        """Return: a folder has a lock."""
+
     async def write(self, rows: Mapping[bytes, bytes | None]) -> None:
         with self._folder.using():
             if self._table.stale:

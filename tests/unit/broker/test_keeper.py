@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from rocksdict import Rdict
@@ -17,16 +16,12 @@ from structlog.testing import capture_logs
 from app.broker.keeper import SessionKeeper
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
-from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
-from app.core.broker.decoder import decode
-from app.core.broker.encoder import encode
+from app.core.broker.codes import PacketType, ReasonCode
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message
 from app.core.broker.packets import (
     Connack,
-    Connect,
     FilterOptions,
-    Packet,
     Pingreq,
     Pingresp,
     Publish,
@@ -35,18 +30,14 @@ from app.core.broker.packets import (
     Subscribe,
 )
 from app.core.broker.rights import Door
-from app.core.broker.wire import Framing
 from app.core.errors import BrokerEntryNotFoundError, StoreUnavailableError
 from app.store.rocks.folder import COMMANDS, RocksFolder, options
 from app.store.rocks.sessions import RocksSessions
 from tests.broker import RunningBroker, running_broker
+from tests.mqtt_talk import Talk, begin_talk
 from tests.unit.assembly import ManualClock
 from tests.unit.core.broker.doors import Book
-from tests.unit.core.broker.peers import properties
 from tests.waiting import PATIENCE, eventually, turns
-
-V5 = ProtocolVersion.V5
-_Packet = TypeVar("_Packet")
 
 
 class Disk:
@@ -66,46 +57,11 @@ class Disk:
         database.flush_wal(True)
 
 
-class Talk:
-    """A connection, packet by packet."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._framing = Framing()
-        self._heard: list[Packet] = []
-
-    def say(self, *packets: Packet) -> None:
-        self._writer.write(b"".join(encode(one, V5) for one in packets))
-
-    async def hear(self, kind: type[_Packet]) -> _Packet:
-        """The next packet, which is of this type; ConnectionError at the end."""
-        async with asyncio.timeout(PATIENCE):
-            while not self._heard:
-                data = await self._reader.read(65_536)
-                if not data:
-                    raise ConnectionError("the broker has closed")
-                self._heard += [decode(first, body, V5) for first, body in self._framing.feed(data)]
-        one = self._heard.pop(0)
-        assert isinstance(one, kind), one
-        return one
-
-    async def close(self) -> None:
-        self._writer.transport.abort()
-        with suppress(ConnectionError):
-            await self._writer.wait_closed()
-
-
 TALKS: list[Talk] = []
 
 
 async def talk(running: RunningBroker, client_id: str, user: str | None = None) -> tuple[Talk, Connack]:
-    talking = Talk(*await asyncio.open_connection("127.0.0.1", running.port))
-    TALKS.append(talking)
-    password = None if user is None else user.encode()
-    lasting = properties(SESSION_EXPIRY_INTERVAL=3600)
-    talking.say(Connect(V5, client_id, clean_start=False, user_name=user, password=password, properties=lasting))
-    return talking, await talking.hear(Connack)
+    return await begin_talk(running, client_id, TALKS, user)
 
 
 @asynccontextmanager
@@ -275,6 +231,8 @@ class BrokenStore:
         return {}
 
     async def close(self) -> None: ...
+
+    def check(self) -> None: ...
 
     async def write(self, rows: Mapping[bytes, bytes | None]) -> None:
         raise ValueError(f"cannot write {len(rows)} rows")

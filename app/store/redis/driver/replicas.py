@@ -21,7 +21,21 @@ SHORT_PAUSE_SECONDS: Final = 0.05
 
 READING: Final = frozenset(
     (
-        *("EXISTS", "GET", "HGET", "HGETALL", "HMGET", "HVALS", "INFO", "MGET", "PING", "PTTL", "PUBLISH", "PUBSUB"),
+        *(
+            "EXISTS",
+            "GET",
+            "HGET",
+            "HGETALL",
+            "HMGET",
+            "HSCAN",
+            "HVALS",
+            "INFO",
+            "MGET",
+            "PING",
+            "PTTL",
+            "PUBLISH",
+            "PUBSUB",
+        ),
         *(
             "ROLE",
             "TIME",

@@ -34,6 +34,7 @@ HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tup
 )
 FLEET_CREATE, FLEET_WRITE = _OF_FLEETS = tuple(Script.of(_read(f"fleets/{name}")) for name in ("create", "write"))
 ROLE: Script = Script.of(_read("role"))
+WRITE_SESSIONS: Script = Script.of(_read("sessions/write"))
 SCRIPTS = (*_OF_COMMANDS, *_OF_HOLDS, *_OF_WEBHOOKS, *_OF_FLEETS, ROLE)
 APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVENTS, COMMIT_CURSOR = EVENT_SCRIPTS = (
     tuple(

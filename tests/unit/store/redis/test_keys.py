@@ -18,7 +18,7 @@ from app.core.commands import history
 from app.core.commands import stream as changes
 from app.core.commands.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
 from app.core.identifiers import PARTITIONS, partition_of
-from app.store.redis.driver.scripts import EVENT_SCRIPTS, QUEUE_SCRIPTS, ROLE, SCRIPTS
+from app.store.redis.driver.scripts import EVENT_SCRIPTS, QUEUE_SCRIPTS, ROLE, SCRIPTS, WRITE_SESSIONS
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration, topic_of
 from tests.services import RedisProcess
@@ -190,7 +190,7 @@ async def test_F36_index_entries_without_a_record_leave_a_busy_partition(client:
 
 def test_the_scripts_keep_their_rules() -> None:
     scripts = sorted(LUA.rglob("*.lua"))
-    there = {*SCRIPTS, *EVENT_SCRIPTS, *QUEUE_SCRIPTS, ROLE}
+    there = {*SCRIPTS, *EVENT_SCRIPTS, *QUEUE_SCRIPTS, ROLE, WRITE_SESSIONS}
     assert len(scripts) == len(there) + 2  # the parts that those of commands, and those of windows, have in common
     for script in there:
         assert "#!" not in script.text  # it would forbid Redis 6, and the rest of a script at maxmemory
