@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.command import Command, WaitReason
+from app.core.commands.routing import Outcome
 from app.core.profiles.lanes import CommandLane, LaneOrder
 
 
@@ -17,6 +19,7 @@ class HeldEntry:
     device_id: str
     command_id: str
     until: int
+    """The instant at which it ends unsent, if nothing else comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,14 @@ class Waits:
 
     reason: WaitReason
     until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The result of a decision about a held command: `won` tells whether it counts. `outcome` is that of a refusal."""
+
+    won: bool
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +81,16 @@ class HoldStore(Protocol):
         """Take a held command to send it: it is pending from now on, its home is the node, and its timeout begins.
 
         Topics and values by which it is answered are in place then. None when it is not held any more, when its hold
-        has ended, or when it cannot be read. Waits when its time has not come. DeviceBusyError while another command
-        keeps it from its topic.
+        has ended, or when it cannot be read. Waits when its time has not come, or no second person has approved it.
+        DeviceBusyError while another command keeps it from its topic.
+        """
+
+    async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:
+        """Note the decision of a second person about a held command; of several that come at once one counts.
+
+        One that is approved stands in line behind those that are there, and may be claimed from then on. One that is
+        refused is CANCELLED, and its waiting nodes but `finisher` are woken. It does not count where a command waits
+        for no second person, or not any more: another decision, its end, or the end of its time came first.
         """
 
     async def give_back(self, command_id: str, token: str) -> bool:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Final
 
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Registration
 from app.core.commands.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
 from app.core.commands.faults import fault
@@ -28,6 +29,8 @@ HOLD_EXPIRED: Final = fault(
     "hold_expired", "it was held until the end of its hold, and was not sent: its device was not there, or not allowed"
 )
 """The error of a command whose hold has ended."""
+NOT_APPROVED: Final = fault("not_approved", "no second person has approved it in time; it was not sent")
+"""The error of a command about which nobody has decided in time."""
 MOST_HELD: Final = 100
 """The number of commands of one device that may be held."""
 MOST_HELD_OF_LANE: Final = 50
@@ -91,9 +94,14 @@ def busy(device_id: str, quarantine_left_us: int | None) -> str:
     )
 
 
-def superseded(by: str, lane: str) -> bytes:
+def superseded(by: str) -> bytes:
     """The error of a command that waited in a lane in which only the last one waits."""
-    return fault("superseded", f"command {by} came after it in lane {lane}, where only the last one waits")
+    return fault("superseded", f"command {by} came after it in its lane, where only the last one waits")
+
+
+def refused_by_second(decision: ApprovalDecision) -> bytes:
+    """The error of a command that a second person has refused."""
+    return fault("refused_by_second", f"{decision.name} has refused it: {decision.note or 'no reason was given'}")
 
 
 def lane_taken(device_id: str, lane: str) -> str:

@@ -258,6 +258,7 @@ def registration(
     not_before: int | None = None,
     lane: CommandLane | None = None,
     waits: timedelta | None = None,
+    approval: timedelta | None = None,
 ) -> Registration:
     """Return a registration; with `waits` it is held for so long if its lane has no room."""
     hold = HoldRequest(waits, "somebody", only_if_taken=True) if waits is not None else None
@@ -276,7 +277,7 @@ def registration(
         fingerprint=fingerprint,
         if_offline=if_offline,
         notify=notify,
-        hold=hold if held is None else HoldRequest(held, "somebody", not_before),
+        hold=hold if held is None else HoldRequest(held, "somebody", not_before, approval=approval),
         lane=lane,
     )
 

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import OPEN_STATES, Command, CommandState
 from app.core.commands.reception import Reception, reception_of
@@ -16,8 +17,8 @@ from app.core.commands.routing import Outcome, Recorded
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import LaneOrder
 from app.store.commands import Finished, Joined, Registered
-from app.store.holds import Claimed, Waits
-from app.store.rules import superseded
+from app.store.holds import Claimed, Decided, Waits
+from app.store.rules import refused_by_second, superseded
 
 S = CommandState
 ORDER_OF_STATES = [S.PENDING, S.SENT, S.ACKNOWLEDGED, S.RUNNING]
@@ -40,6 +41,8 @@ def plain(value: object) -> Plain:  # noqa: C901, PLR0911 - one line a type
             return ("waits", reason.value)
         case Joined(command):
             return ("joined", plain(command))
+        case Decided(won, outcome):
+            return (won, plain(outcome))
         case Finished(won, outcome):
             return ("won" if won else "lost", plain(outcome))
         case Recorded(verdict, command_id, outcome, waiting):
@@ -86,10 +89,19 @@ class Row:
     was_held: bool = False
     rests: bool = False
     """Whether it keeps its place in a lane after its outcome."""
+    decision: ApprovalDecision | None = None
+    ready: int = 0
+    """Its place among those that stand in line, by when they came there."""
 
     def rest(self) -> None:
         """Note that it had an outcome that is not success after it was sent."""
         self.rests = self.registration.lane is not None and bool(self.registration.lane.rest)
+
+    @property
+    def unapproved(self) -> bool:
+        """True if it is held until a second person decides."""
+        hold = self.registration.hold
+        return self.state is S.HELD and hold is not None and hold.approval is not None and self.decision is None
 
     @property
     def lane_name(self) -> str | None:
@@ -123,6 +135,7 @@ class Model:
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self.values: dict[tuple[str, str], str] = {}
+        self.turns = 0
 
     def register(self, new: Registration) -> Plain:
         if new.command_id in self.rows:
@@ -139,15 +152,40 @@ class Model:
         held = new.begins_held or taken
         if not held and self._busy(new):
             return "DeviceBusyError"
-        if new.lane is not None and new.lane.order is LaneOrder.LATEST:
-            for row in self._line(new):
-                row.state, row.error = S.CANCELLED, superseded(new.command_id, new.lane.name)
-                row.freed.update(one.topic for one in row.registration.expectations)
-        self.rows[new.command_id] = Row(new, [new.home_node], S.HELD if held else S.PENDING, was_held=held)
+        if new.hold is None or new.hold.approval is None:
+            self._supersede(new)
+        self.turns += 1
+        state = S.HELD if held else S.PENDING
+        self.rows[new.command_id] = Row(new, [new.home_node], state, was_held=held, ready=self.turns)
         if held:
             return "held"
         self._name(new)
         return "registered"
+
+    def _supersede(self, new: Registration) -> None:
+        if new.lane is not None and new.lane.order is LaneOrder.LATEST:
+            for row in self._line(new):
+                row.state, row.error = S.CANCELLED, superseded(new.command_id)
+                row.freed.update(one.topic for one in row.registration.expectations)
+
+    def decide(self, identity: str, decision: ApprovalDecision) -> Plain:
+        row = self.rows.get(identity)
+        if row is None or not row.was_held:
+            return (False, None)
+        if row.decision == decision:
+            return (True, None if decision.approves else row.outcome())
+        if not row.unapproved:
+            return (False, None)
+        row.decision = decision
+        if not decision.approves:
+            row.state, row.error = S.CANCELLED, refused_by_second(decision)
+            row.freed.update(one.topic for one in row.registration.expectations)
+            return (True, row.outcome())
+        row.state = S.CANCELLED  # it takes no place of its own
+        self._supersede(row.registration)
+        self.turns += 1
+        row.state, row.ready = S.HELD, self.turns
+        return (True, None)
 
     def _in_lane(self, new: Registration) -> list[Row]:
         key = (new.device_id, new.lane and new.lane.name)
@@ -155,7 +193,8 @@ class Model:
         return [row for row in rows if (row.registration.device_id, row.lane_name) == key]
 
     def _line(self, new: Registration) -> list[Row]:
-        return [row for row in self._in_lane(new) if row.state is S.HELD]
+        line = [row for row in self._in_lane(new) if row.state is S.HELD and not row.unapproved]
+        return sorted(line, key=lambda row: row.ready)
 
     def _taken(self, new: Registration, turn: str = "") -> bool:
         """Return whether a lane has no room for a command; `turn` is the one that may be first in its line."""
@@ -178,6 +217,8 @@ class Model:
             return ("claimed", row.command())
         if row.state is not S.HELD or row.token == token:
             return None
+        if row.unapproved:
+            return ("waits", "approval")
         if row.registration.hold.not_before == FAR_AHEAD:
             return ("waits", "time")
         if self._taken(row.registration, turn=identity):

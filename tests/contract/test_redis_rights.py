@@ -15,6 +15,7 @@ from redis.exceptions import AuthenticationError
 from app.cluster.directory import NodeInfo
 from app.cluster.redis import RedisCluster
 from app.cluster.wakeups import ChannelHandlers
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.command import CommandState
 from app.core.commands.stream import Marks
 from app.core.errors import StoreUnavailableError, UnavailableError
@@ -241,6 +242,10 @@ async def of_held_commands(store: RedisStateStore) -> None:
     assert await store.give_back(held.command_id, "t1")
     assert await store.claim(held.command_id, "node-b", "t2")
     await store.respond(answer(held), "node-b")
+    for approves in (True, False):
+        proposed = registration("dock-5", held=MINUTE, approval=MINUTE)
+        await store.register(proposed)
+        assert (await store.decide(proposed.command_id, ApprovalDecision(approves, "", "anna"), "node-b")).won
 
     async def has_lapsed() -> bool:
         swept = await store.sweep([partition_of("dock-5")], "node-b", timedelta())

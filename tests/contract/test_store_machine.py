@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from redis.asyncio import Redis
 
 from app.core import keys
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Answer, Expectation, Registration
 from app.core.commands.command import CommandState
 from app.core.errors import HomingError
@@ -178,6 +179,7 @@ class Histories(RuleBasedStateMachine):
             held=HOUR,
             lane=data.draw(lanes),
             not_before=data.draw(st.sampled_from([None, None, None, 1, FAR_AHEAD])),
+            approval=data.draw(st.sampled_from([None, None, HOUR])),
         )
         self.made.append(wanted)
         self.agreed(self.model.register(wanted), lambda store: store.register(wanted))
@@ -185,6 +187,12 @@ class Histories(RuleBasedStateMachine):
     def held_one(self, which: int) -> str:
         held = [one for one in self.made if one.hold is not None]
         return (held[which % len(held)] if held else self.chosen(which)).command_id
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), node=nodes, approves=st.booleans(), name=st.sampled_from(["anna", "ben"]))
+    def decide(self, which: int, node: str, name: str, *, approves: bool) -> None:
+        identity, decision = self.held_one(which), ApprovalDecision(approves, "", name)
+        self.agreed(self.model.decide(identity, decision), lambda store: store.decide(identity, decision, node))
 
     @precondition(lambda self: self.made)
     @rule(which=st.integers(0, 999), node=nodes, attempt=st.integers(0, 3))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from app.core.commands.approval import Approval
 from app.core.commands.command import Command, CommandState, Hold, IfOffline
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import HeardState
@@ -33,11 +34,15 @@ class HoldRequest:
     not_before: int | None = None
     only_if_taken: bool = False
     """True if the command is sent at once if its lane has room."""
+    approval: timedelta | None = None
+    """The time within which a second person has to approve it; None if it needs nobody."""
 
     def begun(self, created_at: int, timeout: timedelta) -> Hold:
         """The hold of a command that is registered at that instant (µs)."""
-        until = created_at + self.lasts // timedelta(microseconds=1)
-        return Hold(until, timeout, self.who, not_before=self.not_before)
+        microsecond = timedelta(microseconds=1)
+        approval = None if self.approval is None else Approval(created_at + self.approval // microsecond)
+        until = created_at + self.lasts // microsecond
+        return Hold(until, timeout, self.who, not_before=self.not_before, approval=approval)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
+from app.core.commands.approval import Approval
 from app.core.errors import IllegalTransitionError
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import CommandLane
@@ -114,6 +115,7 @@ def after(state: CommandState, event: CommandEvent, command_id: str = "") -> Com
 class WaitReason(StrEnum):
     """The event that has to come before a held command is sent."""
 
+    APPROVAL = "approval"
     TIME = "time"
     LANE = "lane"
     DEVICE = "device"
@@ -135,6 +137,18 @@ class Hold:
     """The instant at which the last claim was given back, in microseconds on the store's clock; None if none was."""
     not_before: int | None = None
     """The instant before which it is not sent, in microseconds on the store's clock; None if it has none."""
+    approval: Approval | None = None
+    """The approval of a second person that it needs; None if it needs none."""
+
+    @property
+    def awaits_approval(self) -> bool:
+        """True if a second person has yet to decide about it."""
+        return self.approval is not None and self.approval.waits
+
+    @property
+    def lapses_at(self) -> int:
+        """The instant at which it ends unsent, if nothing else comes: its end, or that of the time for an approval."""
+        return self.approval.until if self.approval is not None and self.approval.waits else self.until
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +193,18 @@ class Command:
         return self.received_by is not None and self.received_by != self.home_node
 
     @property
+    def ready_at(self) -> int:
+        """The instant from which it stands in line: that of its approval, or of its registration."""
+        approval = None if self.hold is None else self.hold.approval
+        return self.created_at if approval is None else approval.decided_at or self.created_at
+
+    @property
     def waits_for(self) -> tuple[WaitReason, ...]:
         """Return what has to come before it is sent; nothing once it was claimed, and after its end."""
         if self.state is not CommandState.HELD or self.hold is None:
             return ()
         wanted = {
+            WaitReason.APPROVAL: self.hold.awaits_approval,
             WaitReason.TIME: self.hold.not_before is not None,
             WaitReason.LANE: self.lane is not None,
             WaitReason.DEVICE: self.if_offline is IfOffline.HOLD,

@@ -11,7 +11,7 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `reception` | received at (µs), correlation, size of the payload |
 | `occupied` | topics on which it waits, or which it keeps in quarantine |
 | `reports`, `count` | number and instant (µs) of each report that is kept; how many there were |
-| `hold` | until, timeout (µs), claims, caller, last given back (µs), token of its claim, not before (µs), or null |
+| `hold` | until, timeout (µs), claims, caller, given back (µs), token of its claim, not before (µs), approval, or null |
 | `sizes` | of params, result, error, progress, late and each report; -1 where there is none |
 """
 
@@ -23,6 +23,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from app.core.commands.approval import Approval
 from app.core.commands.callback import Expectation, Registration
 from app.core.commands.command import CommandState, Hold, IfOffline
 from app.core.commands.history import Report
@@ -93,8 +94,9 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         reception = Reception(received_at, Correlation(correlation), size)
     hold, claim = None, ""
     if head.get("hold") is not None:
-        until, timeout, claims, who, given_back_at, claim, not_before = head["hold"]
-        hold = Hold(until, timedelta(microseconds=timeout), who, claims, given_back_at, not_before)
+        until, timeout, claims, who, given_back_at, claim, not_before, *approved = head["hold"]
+        approval = Approval.of_text(approved[0]) if approved and approved[0] is not None else None
+        hold = Hold(until, timedelta(microseconds=timeout), who, claims, given_back_at, not_before, approval)
     command = replace(
         registration.command(created_at, deadline),
         hold=hold,
@@ -125,7 +127,9 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
 
 
 def _hold(hold: Hold, claim: str) -> list[Any]:
-    return [hold.until, micros(hold.timeout), hold.claims, hold.who, hold.given_back_at, claim, hold.not_before]
+    approval = None if hold.approval is None else hold.approval.to_text()
+    told = (hold.until, micros(hold.timeout), hold.claims, hold.who, hold.given_back_at, claim, hold.not_before)
+    return [*told, approval]
 
 
 def _about(one: Registration) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import Command, CommandState
 from app.core.commands.history import Account
@@ -23,7 +24,7 @@ from app.core.errors import StoreUnavailableError
 from app.core.profiles.lanes import CommandLane
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
-from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Waits
+from app.store.holds import Claimed, Decided, HeldEntry, LaneOccupancy, Waits
 from app.store.memory.commands.records import COMMAND_ROW, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.commands.writer import Tell, Wake
@@ -146,6 +147,9 @@ class RocksStateStore:
 
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         return await self.change(lambda memory: memory.claim(command_id, node_id, token))
+
+    async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:
+        return await self.change(lambda memory: memory.decide(command_id, decision, finisher))
 
     async def give_back(self, command_id: str, token: str) -> bool:
         return await self.change(lambda memory: memory.give_back(command_id, token))

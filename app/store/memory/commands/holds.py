@@ -21,7 +21,7 @@ class MemoryHolds:
     async def held(self) -> Sequence[HeldEntry]:
         self._table.forget_expired()
         commands = (self._table.records[one].command for one in sorted(self._table.indexes.held))
-        return [HeldEntry(one.device_id, one.id, one.hold.until) for one in commands if one.hold is not None]
+        return [HeldEntry(one.device_id, one.id, one.hold.lapses_at) for one in commands if one.hold is not None]
 
     async def last_held(self) -> str:
         return str(self._table.indexes.times_held)
@@ -40,6 +40,8 @@ class MemoryHolds:
         hold, now = record.command.hold, self._table.now()
         if not record.held or record.claim == token or hold.until <= now:
             return None
+        if hold.approval is not None and hold.approval.waits:
+            return Waits(WaitReason.APPROVAL, hold.approval.until)
         if hold.not_before is not None and now < hold.not_before:
             return Waits(WaitReason.TIME, hold.not_before)
         if (waits := self._waits_in_lane(record)) is not None:

@@ -65,6 +65,11 @@ class Record:
         return self.command.state is CommandState.HELD
 
     @property
+    def awaits_approval(self) -> bool:
+        """True if it is held until a second person has decided, and so stands in no line."""
+        return self.held and self.command.hold is not None and self.command.hold.awaits_approval
+
+    @property
     def was_sent(self) -> bool:
         """True if its values have named it: it did not wait, or its last claim was not undone."""
         hold = self.command.hold
@@ -137,12 +142,12 @@ class Indexes:
     times_held: int = 0
     """The number of commands that were held, and of claims that were undone."""
 
-    def enter(self, registration: Registration, *, held: bool = False) -> None:
-        """Wait for responses; with `held` not yet, as nothing was sent."""
+    def enter(self, registration: Registration, *, held: bool = False, in_line: bool = True) -> None:
+        """Wait for responses; with `held` not yet, as nothing was sent, and `in_line` says if for its lane already."""
         if registration.idempotency_key is not None:
             self.idempotency[registration.device_id, registration.idempotency_key] = registration.command_id
         if held:
-            self._hold(registration)
+            self._hold(registration, in_line=in_line)
             return
         self.held.pop(registration.command_id, None)
         if (members := self._members(registration)) is not None:
@@ -158,12 +163,16 @@ class Indexes:
         """Wait for nothing any more, and be held again."""
         self.leave(registration)
         self._free_values(registration)
-        self._hold(registration)
+        self._hold(registration, in_line=True)
 
-    def _hold(self, registration: Registration) -> None:
+    def stand_in_line(self, registration: Registration) -> None:
+        """Wait for its lane from now on, as it is approved."""
+        self._hold(registration, in_line=True)
+
+    def _hold(self, registration: Registration, *, in_line: bool) -> None:
         self.held[registration.command_id] = None
         self.times_held += 1
-        if (members := self._members(registration)) is not None:
+        if in_line and (members := self._members(registration)) is not None:
             members.waiting[registration.command_id] = None
 
     def _members(self, registration: Registration) -> LaneMembers | None:
@@ -249,7 +258,7 @@ class CommandTable:
         """A command that is registered."""
         self._numbers = record.number = self._numbers + 1
         self.records[record.command.id] = record
-        self.indexes.enter(record.registration, held=record.held)
+        self.indexes.enter(record.registration, held=record.held, in_line=not record.awaits_approval)
 
     def restore(self, record: Record, occupied: Collection[str]) -> None:
         """A command as it was, the oldest first; `occupied` as `occupied_by` gave it."""
@@ -257,7 +266,7 @@ class CommandTable:
         self.records[record.command.id] = record
         values = self.indexes.values
         before = {one: values[one] for one in record.values if one in values}
-        self.indexes.enter(record.registration, held=record.held)
+        self.indexes.enter(record.registration, held=record.held, in_line=not record.awaits_approval)
         if not record.open:
             rests = record.rests_until > self.now()
             self.indexes.leave(record.registration, keep=lambda one: one.topic in occupied, rests=rests)
@@ -300,7 +309,7 @@ class CommandTable:
     def _line(self, lane: CommandLane, device_id: str) -> list[Record]:
         members = self._lane(lane, device_id)
         waiting = [] if members is None else [self.records[one] for one in members.waiting]
-        return sorted(waiting, key=lambda one: (one.command.created_at, one.command.id))
+        return sorted(waiting, key=lambda one: (one.command.ready_at, one.command.id))
 
     def in_flight(self, lane: CommandLane, device_id: str) -> list[Record]:
         """Return those that have a place in a lane: they were sent, or are about to be, or are at rest."""

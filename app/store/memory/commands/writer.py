@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from app.core.cluster.wakekey import WakeKey
+from app.core.commands.approval import Approval, ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
 from app.core.commands.history import LATE_STATES
@@ -28,6 +29,7 @@ from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import LaneOrder
 from app.core.webhooks.deliveries import OutboxEntry
 from app.store.commands import Finished, Joined, Registered
+from app.store.holds import Decided
 from app.store.memory.commands.history import note_report
 from app.store.memory.commands.holds import begin_flight
 from app.store.memory.commands.records import CommandTable, Record
@@ -41,12 +43,14 @@ from app.store.rules import (
     MOST_HELD_OF_LANE,
     MOST_HELD_OF_PARTITION,
     NO_RESPONSE,
+    NOT_APPROVED,
     SWEEP_LIMIT,
     ended_by,
     lane_taken,
     late_annex,
     marked_by,
     micros,
+    refused_by_second,
     superseded,
     too_many_held,
 )
@@ -83,7 +87,8 @@ class MemoryCommandWriter:
             return joined
         held = registration.begins_held or self._is_taken(registration)
         self._admit(registration, held=held)
-        self._supersede(registration)
+        if registration.hold is None or registration.hold.approval is None:  # else once it is approved
+            self._supersede(registration)
         now = self._table.now()
         command = registration.command(now, now + micros(registration.longest(held=held)), held=held)
         record = Record(command, registration, [registration.home_node], 0)
@@ -164,7 +169,8 @@ class MemoryCommandWriter:
                 due[partition].append(record)
         outcomes = []
         for record in self._lapsed(partitions, before):
-            self._settle(record, CommandState.UNSENT, None, HOLD_EXPIRED, finisher)
+            error = NOT_APPROVED if record.awaits_approval else HOLD_EXPIRED
+            self._settle(record, CommandState.UNSENT, None, error, finisher)
             outcomes.append(record.settled)
         for records in due.values():
             for record in heapq.nsmallest(SWEEP_LIMIT, records, key=lambda one: one.command.deadline):
@@ -172,10 +178,31 @@ class MemoryCommandWriter:
                 outcomes.append(record.settled)
         return outcomes
 
+    async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:
+        self._table.forget_expired()
+        record = self._table.records.get(command_id)
+        hold = None if record is None else record.command.hold
+        if record is None or hold is None or hold.approval is None:
+            return Decided(won=False)
+        if hold.approval.decision == decision:  # the first reply was lost
+            return Decided(won=True, outcome=None if decision.approves else record.outcome)
+        now = self._table.now()
+        if not record.awaits_approval or min(hold.approval.until, hold.until) <= now:
+            return Decided(won=False)
+        approval = Approval(hold.approval.until, decision, now)
+        record.command = replace(record.command, hold=replace(hold, approval=approval))
+        if decision.approves:
+            self._supersede(record.registration)
+            self._table.indexes.stand_in_line(record.registration)
+            self._table.has_changed(record)
+            return Decided(won=True)
+        self._settle(record, CommandState.CANCELLED, None, refused_by_second(decision), finisher)
+        return Decided(won=True, outcome=record.settled)
+
     def _lapsed(self, partitions: Sequence[int], before: int) -> list[Record]:
         wanted = set(partitions)
         held = (self._table.records[one] for one in self._table.indexes.held if partition_of_command(one) in wanted)
-        return [one for one in held if one.command.hold is not None and one.command.hold.until < before]
+        return [one for one in held if one.command.hold is not None and one.command.hold.lapses_at < before]
 
     def _join(self, registration: Registration) -> Joined | None:
         key = registration.idempotency_key
@@ -208,7 +235,7 @@ class MemoryCommandWriter:
         lane = registration.lane
         if lane is not None and lane.order is LaneOrder.LATEST:
             for one in self._table.line(registration):
-                self._settle(one, CommandState.CANCELLED, None, superseded(registration.command_id, lane.name), "")
+                self._settle(one, CommandState.CANCELLED, None, superseded(registration.command_id), "")
 
     def _admit(self, registration: Registration, *, held: bool) -> None:
         table = self._table

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from app.core import keys
+from app.core.commands.approval import Approval
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import Command, CommandState, Hold, IfOffline
 from app.core.commands.reception import decode_receiver, reception_of
@@ -25,7 +26,7 @@ Fields = Mapping[str, bytes | None]
 
 OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
 VERSION_FIELD: Final = "v"
-HOLD_FIELDS: Final = ("hold", "who", "not_before")
+HOLD_FIELDS: Final = ("hold", "who", "not_before", "approval")
 COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late", "notify", *HOLD_FIELDS)
 CHECKED_OUTCOME_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD)
 
@@ -110,11 +111,12 @@ def _hold(fields: Fields) -> Hold | None:
         return None
     until, timeout, claims, *given_back = (int(one) for one in text.split(b" "))
     who = (fields.get("who") or b"").decode()
-    not_before = fields.get("not_before")
+    not_before, approval = fields.get("not_before"), fields.get("approval")
     return Hold(
         *(until, timedelta(microseconds=timeout), who, claims),
         given_back_at=given_back[0] if given_back else None,
         not_before=None if not_before is None else _instant(not_before),
+        approval=None if approval is None else Approval.of_text(approval.decode()),
     )
 
 

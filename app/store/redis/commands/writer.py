@@ -14,6 +14,7 @@ import structlog
 from app.core import keys
 from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
 from app.core.commands.reception import encode_reception, reception_of
@@ -32,11 +33,12 @@ from app.core.errors import (
 from app.core.identifiers import partition_of, partition_of_command
 from app.core.profiles.correlation import Correlation
 from app.store.commands import Finished, Joined, Registered
+from app.store.holds import Decided
 from app.store.redis.commands import records
 from app.store.redis.commands.holds import note_held
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
-from app.store.redis.driver.scripts import FINISH, MARK, REGISTER, RESPOND, SWEEP
+from app.store.redis.driver.scripts import FINISH, HOLD_DECIDE, MARK, REGISTER, RESPOND, SWEEP
 from app.store.redis.driver.steps import LEAST_STEP_US, StoreSteps
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import (
@@ -46,12 +48,14 @@ from app.store.rules import (
     MOST_HELD_OF_LANE,
     MOST_HELD_OF_PARTITION,
     NO_RESPONSE,
+    NOT_APPROVED,
     SWEEP_LIMIT,
     busy,
     ended_by,
     lane_taken,
     marked_by,
     micros,
+    refused_by_second,
     superseded,
     too_many_held,
 )
@@ -190,6 +194,29 @@ class RedisCommandWriter:
             case _:
                 raise CommandNotFoundError(command_id)
 
+    async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:
+        try:
+            script_keys = _fixed_keys(partition_of_command(command_id), command_id)
+        except InvalidInputError:
+            return Decided(won=False)
+        word = "approved" if decision.approves else "refused"
+        error = refused_by_second(decision)
+        instead = superseded(command_id)
+        reply = await self._lanes.run(
+            HOLD_DECIDE, script_keys, command_id, decision.to_text(), word, error, finisher, instead
+        )
+        match reply:
+            case [b"approved"]:
+                await note_held(self._lanes, f"{command_id} approved")
+                return Decided(won=True)
+            case [b"refused", finished_at, told]:
+                heard = await self._heard(told)
+                return Decided(True, records.made(command_id, CommandState.CANCELLED, finished_at, error, heard))
+            case [b"ended", *fields]:
+                return Decided(True, self._unreadable.told(command_id, fields))
+            case _:
+                return Decided(won=False)
+
     async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:
         allowed = records.words(marked_by(state))
         try:
@@ -219,6 +246,7 @@ class RedisCommandWriter:
             *(micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT),
             *judged_by[:2],
             HOLD_EXPIRED,
+            NOT_APPROVED,
             *judged_by[2:],
         ]
         replies = await asyncio.gather(
@@ -262,9 +290,9 @@ class RedisCommandWriter:
         outcomes = []
         for identity, finished_at, what in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
             command_id = identity.decode(errors="replace")
-            if what.startswith(_LAPSED):
-                heard = await self._heard(what.removeprefix(_LAPSED))
-                outcomes.append(records.made(command_id, CommandState.UNSENT, finished_at, HOLD_EXPIRED, heard))
+            if (lapsed := next((one for one in _LAPSED if what.startswith(one)), None)) is not None:
+                heard = await self._heard(what.removeprefix(lapsed))
+                outcomes.append(records.made(command_id, CommandState.UNSENT, finished_at, _LAPSED[lapsed], heard))
             elif finished_at:
                 heard = await self._heard(what)
                 outcomes.append(records.made(command_id, CommandState.TIMED_OUT, finished_at, NO_RESPONSE, heard))
@@ -288,15 +316,17 @@ class RedisCommandWriter:
         return keys.correlation(partition, answer.topic, attempt)
 
 
-_LAPSED: Final = b"held "
-"""The word of a sweep in front of the rest of a command that was held to the end."""
+_LAPSED: Final = {b"held ": HOLD_EXPIRED, b"unapproved ": NOT_APPROVED}
+"""The words of a sweep in front of the rest of commands that were held to the end, and their errors."""
 
 
 def _held_arguments(registration: Registration) -> list[Argument]:
     hold = registration.hold
     if hold is None:
         return [""] * 6 if registration.lane is not None else []
-    condition = "taken" if hold.only_if_taken else ""
+    condition: Argument = "taken" if hold.only_if_taken else ""
+    if hold.approval is not None:
+        condition = micros(hold.approval)
     return [micros(hold.lasts), hold.who, MOST_HELD, MOST_HELD_OF_PARTITION, hold.not_before or "", condition]
 
 
@@ -304,7 +334,7 @@ def _lane_arguments(registration: Registration) -> list[Argument]:
     lane = registration.lane
     if lane is None:
         return []
-    error = superseded(registration.command_id, lane.name)
+    error = superseded(registration.command_id)
     return [*records.order_of(lane), MOST_HELD_OF_LANE, error, micros(lane.rest)]
 
 

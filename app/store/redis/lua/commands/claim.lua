@@ -7,10 +7,10 @@
 -- Repeated: a token that has claimed it is told so until it is sent or given back, and claims nothing after that.
 
 local id, record = ARGV[1], KEYS[1]
-local found = read(id, 'state', 'about', 'hold', 'claim', 'joined', 'not_before')
-local state, about, hold, claim, joined, not_before
+local found = read(id, 'state', 'about', 'hold', 'claim', 'joined', 'not_before', 'approval')
+local state, about, hold, claim, joined, not_before, approval
 if found then
-  state, about, hold, claim, joined, not_before = unpack(found, 2, 7)
+  state, about, hold, claim, joined, not_before, approval = unpack(found, 2, 8)
 end
 if state == 'pending' and claim == ARGV[3] then
   return {'claimed', redis.call('HGETALL', record)}
@@ -19,6 +19,9 @@ local now, match = now_us(), parse(about or nil)
 local ends = string.match(hold or '', '^%d+')
 if state ~= 'held' or claim == ARGV[3] or not match or not ends or tonumber(ends) <= now then
   return {'gone'}
+end
+if approval and not string.find(approval, ' ', 1, true) then
+  return {'waits', 'approval', approval}
 end
 if not_before and now < tonumber(not_before) then
   return {'waits', 'time', not_before}

@@ -20,6 +20,9 @@
 --                 its deadline is the latest one that is possible, and no index but mqtt:held leads to it
 --   claim         token of the last claim; one claims once
 --   not_before    instant (µs) before which a held command is not claimed, where it has one
+--   approval      "<until µs>" of what a second person has to approve, and behind it once that is decided
+--                 " <decided at µs> <decision>", as app/core/commands/approval.py writes it. Until then it stands in no line of a
+--                 lane, and its score in mqtt:held is when that time is over
 --   who           the caller whose right is judged at each claim
 --   sender        the node that took over sending it, as its home had died
 --   notify        ids of the webhook endpoints that are told of its outcome and late answer, with a blank between
@@ -365,4 +368,15 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   local heard = wake(id, waiting, outcome, settler)
   local follower = lane and head_of(line_of(lane))
   return follower and table.concat({heard, follower, match.device}, ' ') or heard
+end
+
+-- Cancel a command that waits in a lane in which only the last one does.
+local function supersede(now, other, error_text, due, list)
+  local found = read(other, 'state', 'joined', 'about', 'notify')
+  local match = found and found[2] == 'held' and parse(found[4])
+  if match then
+    local outcome = {state = 'cancelled', finished = micros(now), by = '', result = '', error = error_text,
+      words = words(found[1]), was = 'held', notify = found[5]}
+    settle(now, other, waiting_nodes(match, found[3]), match, due, list, outcome, '')
+  end
 end

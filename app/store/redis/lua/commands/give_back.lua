@@ -7,11 +7,11 @@
 -- Repeated: it is held. A claim with this token that is still under way is void.
 
 local id, record = ARGV[1], KEYS[1]
-local found = read(id, 'state', 'about', 'hold', 'claim')
+local found = read(id, 'state', 'about', 'hold', 'claim', 'approval')
 if not found then
   return 0
 end
-local _, state, about, hold, claim = unpack(found, 1, 5)
+local _, state, about, hold, claim, approval = unpack(found, 1, 6)
 if state == 'held' then
   redis.call('HSET', record, 'claim', ARGV[2])
   return 1
@@ -40,7 +40,7 @@ redis.call('PEXPIREAT', record, at_ms)
 redis.call('ZADD', HELD, ends, held_member(id, match))
 live_until(HELD, now, at_ms)
 if match.lane then
-  redis.call('ZADD', line_of(match.lane), created, id)
+  redis.call('ZADD', line_of(match.lane), string.match(approval or '', '^%d+ (%d+)') or created, id)
   live_until(line_of(match.lane), now, at_ms)
 end
 live_until(KEYS[3], now, at_ms)

@@ -9,7 +9,8 @@
 --       13 what is written as `v`                        14 endpoints to be told, with a blank between ('' is none)
 --       and of what is to be held: 15 for how long (µs)  16 the caller, as the field `who` has them
 --       17 most held commands of a device                18 most held commands of a partition
---       19 not before (µs; '' is any time)                20 `taken` where it is held only if its lane has no room
+--       19 not before (µs; '' is any time)                20 `taken` where it is held only if its lane has no room,
+--                                                         or the time (µs) within which a second person has to approve it
 --       and of what goes through a lane, whose place is the last of the topics (15 to 20 are '' of what has no hold):
 --       21 first letter of its order 22 its width         23 most held commands of it
 --       24 error of those in whose place the command comes                                25 its rest (µs)
@@ -77,6 +78,7 @@ end
 
 local now = now_us()
 local held = ARGV[15] ~= '' and ARGV[15]
+local within = tonumber(ARGV[20] or '')
 local device = held and string.match(ARGV[2], ':(.*)$')
 local lane = ARGV[21] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[21], width = tonumber(ARGV[22]),
   rest = tonumber(ARGV[25])}
@@ -102,19 +104,9 @@ for i = 4 + topics, held and 3 or 3 + topics + values do
   end
 end
 
--- Cancel a command that waits in the lane of this one.
-local function supersede(other)
-  local found = read(other, 'state', 'joined', 'about', 'notify')
-  local match = found and found[2] == 'held' and parse(found[4])
-  if match then
-    local outcome = {state = 'cancelled', finished = micros(now), by = '', result = '', error = ARGV[24],
-      words = words(found[1]), was = 'held', notify = found[5]}
-    settle(now, other, waiting_nodes(match, found[3]), match, due, list, outcome, '')
-  end
-end
-if lane and lane.order == 'l' then
+if lane and lane.order == 'l' and not within then
   for _, other in ipairs(redis.call('ZRANGE', line_of(lane), 0, -1)) do
-    supersede(other)
+    supersede(now, other, ARGV[24], due, list)
   end
 end
 
@@ -142,6 +134,10 @@ if held then
     fields[#fields + 1] = 'not_before'
     fields[#fields + 1] = ARGV[19]
   end
+  if within then
+    fields[#fields + 1] = 'approval'
+    fields[#fields + 1] = micros(now + within)
+  end
 end
 redis.call('HSET', record, unpack(fields))
 redis.call('PEXPIREAT', record, at_ms)
@@ -152,9 +148,9 @@ if idempotency then
   redis.call('PEXPIREAT', idempotency, at_ms)
 end
 if held then
-  redis.call('ZADD', HELD, micros(now + held), id .. ' ' .. device)
+  redis.call('ZADD', HELD, micros(now + (within or held)), id .. ' ' .. device)
   live_until(HELD, now, at_ms)
-  if lane then
+  if lane and not within then
     redis.call('ZADD', line_of(lane), created, id)
     live_until(line_of(lane), now, at_ms)
   end

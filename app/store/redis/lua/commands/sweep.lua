@@ -3,10 +3,10 @@
 -- KEYS  1 due  2 list
 -- ARGV  1 grace µs  2 finishing node  3 error  4 most commands to end
 --       5, 6 between which instants (µs) TIME must be: else the clock was set just now, and nothing is judged by it
---       7 error of what was held to the end
+--       7 error of what was held to the end               8 error of what nobody has approved in time
 --       then eras of the clock, as app/store/redis/driver/steps.py tells them: first and last instant, and how much of TIME (µs) was
 --       set since then; the last era is the present one
--- Reply {command id, finished µs, home heard, …}, with `held ` in front of the last where it was held to the end; {command id, '', reason, …} of what cannot be read
+-- Reply {command id, finished µs, home heard, …}, with `held ` in front of the last where it was held to the end, or `unapproved `; {command id, '', reason, …} of what cannot be read
 -- Writes as finish.lua does for each of them; removes members of due and list; puts off what cannot be read.
 -- Repeated: what was ended is due no more.
 -- Bounded: looks at twice ARGV[4] commands, and at 110 members of the list.
@@ -20,7 +20,7 @@ if now < tonumber(ARGV[5]) or now > tonumber(ARGV[6]) then
 end
 local most = tonumber(ARGV[4])
 local eras, latest = {}, now
-for i = 8, #ARGV, 3 do
+for i = 9, #ARGV, 3 do
   local era = {first = tonumber(ARGV[i]), last = tonumber(ARGV[i + 1]), by = now - ARGV[i + 2]}
   eras[#eras + 1] = era
   latest = math.max(latest, era.by)
@@ -97,28 +97,29 @@ if looked == most and ended < most then
   look(kept + now % math.max(1, redis.call('ZCARD', KEYS[1]) - kept), most - ended)
 end
 
--- End what was held to the end of its hold.
+-- End what was held to the end of its hold, or of the time for its approval.
 local function lapse(member)
   local id = string.match(member, '^%S+')
-  local found = read(id, 'joined', 'about', 'finished', 'state', 'notify', 'hold')
+  local found = read(id, 'joined', 'about', 'finished', 'state', 'notify', 'hold', 'approval')
   local match = found and parse(found[3])
   if not match then
     return found and redis.call('ZREM', HELD, member) -- what cannot be read is another node's to end
   end
-  local v, joined, about, _, state, notify, hold = unpack(found, 1, 7)
+  local v, joined, about, _, state, notify, hold, approval = unpack(found, 1, 8)
   if state ~= 'held' then
     return redis.call('ZREM', HELD, member)
   end
-  local created, ends = string.match(about, '^(%d+)'), string.match(hold or '', '^(%d+)')
+  local unapproved = string.match(approval or '', '^%d+$')
+  local created, ends = string.match(about, '^(%d+)'), unapproved or string.match(hold or '', '^(%d+)')
   if tonumber(ends) >= judged_by(tonumber(created)) - ARGV[1] then
     return
   end
   local outcome = {
-    state = 'unsent', finished = micros(now), by = '', result = '', error = ARGV[7], words = words(v), was = state,
+    state = 'unsent', finished = micros(now), by = '', result = '', error = unapproved and ARGV[8] or ARGV[7], words = words(v), was = state,
     notify = notify,
   }
   local heard = settle(now, id, waiting_nodes(match, joined), match, KEYS[1], KEYS[2], outcome, ARGV[2])
-  say(id, outcome.finished, 'held ' .. heard)
+  say(id, outcome.finished, (unapproved and 'unapproved ' or 'held ') .. heard)
 end
 
 -- A user of Redis that lacks the right to this key, as before 0.3.0, holds nothing.
