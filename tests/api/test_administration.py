@@ -65,6 +65,7 @@ async def test_everybody_gets_what_they_administer_at_every_operation_of_the_dir
     operations = actions((await site.rig.http.get("/openapi.json")).json())
     assert operations.keys() >= OF_THE_DIRECTORY
     cells, obeyed = 0, True
+    targets: dict[str, dict[str, str]] = {}
     for name in sorted(OF_THE_DIRECTORY):
         method, _, path = name.partition(" /v1")
         for who in WHO:
