@@ -17,19 +17,17 @@ from app.core.errors import (
     QueueNotFoundError,
     QueuesOffError,
     StoreUnavailableError,
-    UnroutedError,
 )
-from app.core.events.batches import CallId
-from app.core.events.event import BEGINNING, Entry, Position
+from app.core.events.event import BEGINNING, Position
 from app.core.queues.exchanges import DeclaredExchange, Kind
 from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, micros_of
 from app.core.queues.model import DeclaredQueue, QueueOptions, QueueRoute
 from app.events.plane import EventPlane
-from app.events.publisher import EventPublisher
 from app.kernel import Kernel
 from app.plane import Plane
 from app.queues.book import QueueBook
 from app.queues.burials import Burials
+from app.queues.exchange_publisher import ExchangePublisher
 from app.queues.feeder import QueueFeeder
 from app.queues.gauges import QueueGauges
 from app.queues.missed import MissedEvents
@@ -82,7 +80,7 @@ class QueuePlane:
         taker: QueueTaker,
         settler: Settler,
         shares: QueueShares,
-        publisher: EventPublisher,
+        publisher: ExchangePublisher,
         gauges: QueueGauges,
     ) -> None:
         self.book: Final = book
@@ -151,17 +149,11 @@ class QueuePlane:
         self._check()
         await self.book.delete_exchange(tenant, name)
 
-    async def say(
-        self, exchange: DeclaredExchange, key: str, entry: Entry, call: CallId | None, *, mandatory: bool
-    ) -> tuple[Position, Sequence[str]]:
-        """Append what is said with a key; its position, and the queues that get it. UnroutedError if one has to."""
+    @property
+    def publisher(self) -> ExchangePublisher:
+        """The publisher of messages to exchanges."""
         self._check()
-        if mandatory and not self.book.routed(exchange, key):
-            await self.book.refresh()  # somebody may have declared one a moment ago, on another node
-            if not self.book.routed(exchange, key):
-                raise UnroutedError(f"no queue has a route from exchange {exchange.name!a} for the key {key!a}")
-        (position,) = await self._publisher.publish(exchange.database, [entry], call)
-        return position, self.book.routed(exchange, key)
+        return self._publisher
 
     async def delete(self, queue: DeclaredQueue, *, if_empty: bool) -> None:
         """Delete it with all that is known of what it has not settled. QueueNotEmptyError."""
@@ -384,6 +376,6 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         taker=taker,
         settler=settler,
         shares=shares,
-        publisher=events.publisher,
+        publisher=ExchangePublisher(book, events.publisher),
         gauges=gauges,
     )

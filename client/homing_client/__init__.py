@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from homing_client._async.events import AsyncEvents, AsyncReader
     from homing_client._async.exchanges import AsyncExchanges
     from homing_client._async.fleet import AsyncFleet
+    from homing_client._async.publisher import AsyncMessagePublisher, AsyncSentMessage
     from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from homing_client._sync.events import Events, Reader
     from homing_client._sync.exchanges import Exchanges
     from homing_client._sync.fleet import Fleet
+    from homing_client._sync.publisher import MessagePublisher, SentMessage
     from homing_client._sync.queues import Message, Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
@@ -87,9 +89,11 @@ __all__ = [
     "AsyncFleet",
     "AsyncHoming",
     "AsyncMessage",
+    "AsyncMessagePublisher",
     "AsyncQueue",
     "AsyncQueues",
     "AsyncReader",
+    "AsyncSentMessage",
     "AsyncTransport",
     "AsyncWebhooks",
     "Broker",
@@ -122,6 +126,7 @@ __all__ = [
     "LogEvent",
     "Me",
     "Message",
+    "MessagePublisher",
     "Node",
     "NotAllowedError",
     "NotFoundError",
@@ -133,6 +138,7 @@ __all__ = [
     "Readiness",
     "Reply",
     "Retry",
+    "SentMessage",
     "ServerEvent",
     "State",
     "Tagged",
@@ -155,6 +161,8 @@ _MODULES: Final = {
     **dict.fromkeys(("Message", "Queue"), "_sync.queues"),
     "AsyncConsumer": "_async.consumer",
     "Consumer": "_sync.consumer",
+    **dict.fromkeys(("AsyncMessagePublisher", "AsyncSentMessage"), "_async.publisher"),
+    **dict.fromkeys(("MessagePublisher", "SentMessage"), "_sync.publisher"),
     "AsyncReader": "_async.events",
     "Reader": "_sync.events",
 }

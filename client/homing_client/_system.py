@@ -69,6 +69,40 @@ def together(works: Sequence[Callable[[], Any]], stop: Callable[[], None]) -> No
         raise failures[0]
 
 
+class AsyncBackground:
+    """Work that runs from now on beside whoever has begun it, who joins it in the end."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        import asyncio  # noqa: PLC0415 - likewise
+
+        self._task = asyncio.create_task(work())
+
+    async def join(self) -> None:
+        """Wait for its end, and raise what it raised."""
+        await self._task
+
+
+class Background:
+    """As AsyncBackground, in a thread."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._failures: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for its end, and raise what it raised."""
+        self._thread.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - whoever joins raises it
+            self._failures.append(error)
+
+
 def sleep(seconds: float) -> None:
     """Block this thread."""
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""One connection with channels: a consumer of several queues says and hears everything over one WebSocket."""
+"""One connection with channels: a program takes from queues and publishes to exchanges over one WebSocket."""
 
 from __future__ import annotations
 
@@ -28,11 +28,16 @@ from app.api.v1.connect_models import (
     ConnectCall,
     OpenCall,
     OpenedChannel,
+    OpenPublishingCall,
     PrefetchCall,
+    PublishCall,
     SettleCall,
     call_of,
     frame_of,
+    refused_message,
 )
+from app.api.v1.connect_publisher import PublishingChannel, problem_frame
+from app.api.v1.exchange_messages import keyed_message
 from app.api.v1.settlements import settlement_of
 from app.api.websockets import CONNECT, WebSocketClose, upgrade_required
 from app.core.access.rules import Action
@@ -44,6 +49,7 @@ from app.core.errors import (
     InvalidInputError,
     UnauthenticatedError,
 )
+from app.core.queues.exchanges import validate_exchange_name
 from app.core.queues.model import validate_queue_name
 from app.queues.plane import QueuePlane, needed_queues
 from app.runtime.tasks import end
@@ -51,9 +57,11 @@ from app.runtime.tasks import end
 _log = structlog.get_logger(__name__)
 
 MOST_CALLS: Final = 64
-"""Settlements of one connection that are under way; what comes then is read later."""
+"""Settlements and messages of one connection that are under way; what comes then is read later."""
 CHECK_SECONDS: Final = 15.0
 """The time between two looks at what a caller may still have, though nobody says that rules have changed."""
+DRAIN_SECONDS: Final = 2.0
+"""How long a connection that ends waits for what is known of messages that it has read."""
 SENT_AWAY: Final = "the node stops; go on with another one"
 
 
@@ -68,6 +76,7 @@ class ConnectSession:
         identity = asker.identity()
         self._tenant: Final = "" if identity is None or identity.tenant is None else identity.tenant
         self._channels: dict[int, ConnectChannel] = {}
+        self._publishing: dict[int, PublishingChannel] = {}
         self._workers: dict[int, asyncio.Task[None]] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._places: Final = asyncio.Semaphore(MOST_CALLS)
@@ -81,7 +90,9 @@ class ConnectSession:
             either: list[asyncio.Future[Any]] = [self._ending, *parts]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end([*parts, *self._workers.values(), *self._calls])
+            await end(parts)
+            await self._drain()
+            await end([*self._workers.values(), *self._calls])
             await asyncio.gather(*(one.release() for one in self._channels.values()))
         if self._ending.done():
             with suppress(WebSocketDisconnect):
@@ -118,8 +129,12 @@ class ConnectSession:
             try:
                 frame = frame_of(text.encode())
             except InvalidInputError as error:
-                await self._refuse(error)
-                return
+                number = refused_message(text.encode())
+                if number is None:
+                    await self._refuse(error)
+                    return
+                await self._send(problem_frame(number, error))
+                continue
             await self._answer(frame)
 
     async def _refuse(self, error: InvalidInputError) -> None:
@@ -136,27 +151,67 @@ class ConnectSession:
                 await self._places.acquire()
                 self._start(self._settle(call), self._places.release)
                 return
+            if isinstance(call, PublishCall):
+                await self._publish(call)
+                return
             await self._control(call)
         except HomingError as error:
-            await self._send(_told(number, error))
+            await self._send(problem_frame(number, error))
         else:
             await self._send(orjson.dumps({"id": number, "ok": True}))
 
     async def _control(self, call: ConnectCall) -> None:
         if isinstance(call, OpenCall):
             await self._open(call.open)
+        elif isinstance(call, OpenPublishingCall):
+            self._open_publishing(call.open.channel)
         elif isinstance(call, PrefetchCall):
             self._channel(call.channel).prefetch(call.prefetch)
+        elif isinstance(call, CloseCall) and call.close.channel in self._publishing:
+            publishing = self._publishing.pop(call.close.channel)
+            publishing.finish()
+            await asyncio.wait([self._workers.pop(publishing.number)])
         elif isinstance(call, CloseCall):
             channel = self._channel(call.close.channel)
             await end([self._workers[channel.number]])
             await self._forget(channel)
 
-    async def _open(self, told: OpenedChannel) -> None:
-        if told.channel in self._channels:
-            raise InvalidInputError("open.channel", f"channel {told.channel} is open already")
-        if len(self._channels) >= MOST_CHANNELS:
+    def _check_new(self, number: int) -> None:
+        if number in self._channels or number in self._publishing:
+            raise InvalidInputError("open.channel", f"channel {number} is open already")
+        if len(self._channels) + len(self._publishing) >= MOST_CHANNELS:
             raise CapacityError(f"{MOST_CHANNELS} channels are open on this connection already")
+
+    def _open_publishing(self, number: int) -> None:
+        self._check_new(number)
+        channel = self._publishing[number] = PublishingChannel(number, self._plane, self._send)
+        self._workers[number] = self._begin(self._confirm(channel))
+
+    async def _confirm(self, channel: PublishingChannel) -> None:
+        with suppress(WebSocketDisconnect):  # whoever listens learns of it as well
+            await channel.run()
+
+    async def _publish(self, call: PublishCall) -> None:
+        """Hand a message to its channel: the rights and bounds of each are those of a call over HTTP."""
+        channel = self._publishing.get(call.channel)
+        if channel is None:
+            raise InvalidInputError("channel", f"channel {call.channel} is not open for publishing")
+        said = call.publish
+        self._asker.check_exchange(Action.PUBLISH, validate_exchange_name(said.exchange, "publish.exchange"))
+        exchange = self._plane.book.exchange(self._tenant, said.exchange)
+        message = keyed_message(self._asker, exchange, said, said.idempotency_key, "publish")
+        await self._places.acquire()
+        channel.publish(call.id, message, self._places.release)
+
+    async def _drain(self) -> None:
+        """Let messages that were read be appended and confirmed, as far as that takes no longer than a moment."""
+        for channel in self._publishing.values():
+            channel.finish()
+        if self._publishing:
+            await asyncio.wait([self._workers[one] for one in self._publishing], timeout=DRAIN_SECONDS)
+
+    async def _open(self, told: OpenedChannel) -> None:
+        self._check_new(told.channel)
         self._asker.check_queue(Action.CONSUME, validate_queue_name(told.queue))
         queue = await self._plane.find(self._tenant, told.queue)
         channel = ConnectChannel(
@@ -203,7 +258,7 @@ class ConnectSession:
             over = await self._channel(call.channel).settle(told)
             answer = orjson.dumps({"id": call.id, "ok": True, "settled": told.total - len(over), "over": over})
         except HomingError as error:
-            answer = _told(call.id, error)
+            answer = problem_frame(call.id, error)
         self._due.set()
         with suppress(WebSocketDisconnect):
             await self._send(answer)
@@ -243,10 +298,6 @@ class ConnectSession:
 
     async def _send(self, frame: bytes) -> None:
         await self._wire.send_text(frame.decode())
-
-
-def _told(number: object, error: HomingError) -> bytes:
-    return orjson.dumps({"id": number, "problem": orjson.Fragment(bytes(of_error(error).body))})
 
 
 class ConnectSessions:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeVar
+import json
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 
 from app.api.problems import UNREADABLE
+from app.api.v1.exchange_models import ExchangeMessage
 from app.api.v1.queue_models import SettleBody, check_consumer
 from app.core.errors import InvalidInputError, UndecodableMessageError
-from app.core.payload import decode_json
+from app.core.payload import MAX_DEPTH, decode_json
 from app.core.queues.channels import MOST_PREFETCHED
 
 MOST_BYTES: Final = 1024 * 1024
 MOST_CHANNELS: Final = 64
+_AROUND_DATA: Final = 2
+"""Objects around the data of a message: `{"publish": {"data": …}}`."""
 
 ChannelNumber = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
 Prefetch = Annotated[StrictInt, Field(ge=0, le=MOST_PREFETCHED)]
@@ -38,8 +42,15 @@ class OpenedChannel(_FrameModel):
     auto: StrictBool = False
 
 
+class OpenedPublishing(_FrameModel):
+    """A channel that publishes."""
+
+    channel: ChannelNumber
+    publish: Literal[True]
+
+
 class ClosedChannel(_FrameModel):
-    """A channel that takes no more."""
+    """A channel that is not used any more."""
 
     channel: ChannelNumber
 
@@ -48,6 +59,26 @@ class OpenCall(_NumberedFrame):
     """Opens a channel."""
 
     open: OpenedChannel
+
+
+class OpenPublishingCall(_NumberedFrame):
+    """Opens a channel that publishes."""
+
+    open: OpenedPublishing
+
+
+class ChannelMessage(ExchangeMessage):
+    """A message, the exchange that it is for, and the key under which it may be repeated."""
+
+    exchange: str
+    idempotency_key: str | None = None
+
+
+class PublishCall(_NumberedFrame):
+    """Publishes a message."""
+
+    channel: ChannelNumber
+    publish: ChannelMessage
 
 
 class CloseCall(_NumberedFrame):
@@ -69,14 +100,14 @@ class SettleCall(_NumberedFrame, SettleBody):
     channel: ChannelNumber
 
 
-ConnectCall = OpenCall | CloseCall | PrefetchCall | SettleCall
-Model = TypeVar("Model", OpenCall, CloseCall, PrefetchCall, SettleCall)
+ConnectCall = OpenCall | OpenPublishingCall | PublishCall | CloseCall | PrefetchCall | SettleCall
+Model = TypeVar("Model", OpenCall, OpenPublishingCall, PublishCall, CloseCall, PrefetchCall, SettleCall)
 
 
 def frame_of(data: bytes) -> dict[str, Any]:
     """The object in a frame; InvalidInputError for what is none."""
     try:
-        value = decode_json(data, max_bytes=MOST_BYTES)
+        value = decode_json(data, max_bytes=MOST_BYTES, max_depth=MAX_DEPTH + _AROUND_DATA)
     except UndecodableMessageError as error:
         raise InvalidInputError("frame", UNREADABLE.get(error.reason, error.reason)) from None
     if not isinstance(value, dict):
@@ -84,12 +115,36 @@ def frame_of(data: bytes) -> dict[str, Any]:
     return value
 
 
+def refused_message(data: bytes) -> int | None:
+    """The id of a call that publishes what not every reader of JSON takes; None of whatever else is in a frame.
+
+    So a message that is wrong has an answer, and does not end the connection of those before it.
+    """
+    try:
+        frame = json.loads(data, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        return None
+    number = frame.get("id") if isinstance(frame, dict) and "publish" in frame else None
+    return number if isinstance(number, int) else None
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a member is there twice")
+    return found
+
+
 def call_of(frame: dict[str, Any]) -> ConnectCall:
     """The call in a frame; InvalidInputError about the member that is wrong."""
     if "open" in frame:
+        if isinstance(frame["open"], dict) and "publish" in frame["open"]:
+            return _read(OpenPublishingCall, frame)
         call = _read(OpenCall, frame)
         check_consumer("open.consumer", call.open.consumer)
         return call
+    if "publish" in frame:
+        return _read(PublishCall, frame)
     if "close" in frame:
         return _read(CloseCall, frame)
     if "prefetch" in frame:

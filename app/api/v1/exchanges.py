@@ -10,7 +10,6 @@ from fastapi import Response as Reply
 
 from app.api import problems
 from app.api.dependencies import Asker, NodePorts, WhoAsks
-from app.api.event_json import value_of
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
@@ -19,14 +18,12 @@ from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1 import exchange_models as models
 from app.api.v1.command_models import said
-from app.api.v1.event_parameters import IdempotencyKey, call_by
+from app.api.v1.event_parameters import IdempotencyKey
+from app.api.v1.exchange_messages import keyed_message, receipt_json
 from app.api.v1.exchange_models import exchange_json
 from app.core import errors
 from app.core.access.rules import Action
-from app.core.errors import PayloadTooLargeError
-from app.core.events.event import MAX_VALUE_BYTES, Entry
-from app.core.identifiers import validate_device_id
-from app.core.queues.exchanges import NAME, DeclaredExchange, validate_exchange_name, validate_key
+from app.core.queues.exchanges import NAME, DeclaredExchange, validate_exchange_name
 from app.queues.plane import QueuePlane, needed_queues
 
 _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.QueuesOffError])
@@ -160,19 +157,11 @@ async def publish_message(
 ) -> Reply:
     """The message is an event of the log. Queues that are declared later get it if they start before it."""
     exchange = hall.find(name, Action.PUBLISH)
-    validate_key(body.key)
-    device = "" if body.device_id is None else validate_device_id(body.device_id)
-    if device:
-        hall.asker.check_topic(Action.PUBLISH, device)
-    value = value_of(body, "body", readable=unreadable_of(request) is None)
+    message = keyed_message(
+        hall.asker, exchange, body, idempotency_key, "body", readable=unreadable_of(request) is None
+    )
     check_readable(request)
-    if len(value) > MAX_VALUE_BYTES:
-        raise PayloadTooLargeError("body.data", f"has {len(value)} bytes; allowed are {MAX_VALUE_BYTES}")
-    entry = Entry(exchange.topic_of(body.key), value, device, "", body.id)
-    said_besides = Entry(body.id, device.encode())
-    call = call_by(hall.asker, idempotency_key, exchange.database, [entry, said_besides])
-    position, routed = await hall.plane.say(exchange, body.key, entry, call, mandatory=body.mandatory)
-    return _json({"position": position, "routed": list(routed)})
+    return _json(receipt_json(await hall.plane.publisher.publish(message)))
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Reply:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from homing_client._async.exchanges import AsyncExchanges
     from homing_client._async.fleet import AsyncFleet
     from homing_client._async.link import AsyncLink
+    from homing_client._async.publisher import AsyncMessagePublisher
     from homing_client._async.queues import AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
 
@@ -115,6 +116,15 @@ class AsyncHoming:
         from homing_client._async.consumer import AsyncConsumer  # noqa: PLC0415 - likewise
 
         return AsyncConsumer([self, *also], parallel, consumer)
+
+    def publisher(self, *, in_flight: int = 64) -> AsyncMessagePublisher:
+        """A publisher of many messages, of which up to `in_flight` are not confirmed yet; it is a context manager.
+
+        A node reads no more than 64 ahead.
+        """
+        from homing_client._async.publisher import AsyncMessagePublisher  # noqa: PLC0415 - likewise
+
+        return AsyncMessagePublisher(self.exchanges, self._session, in_flight)
 
     def link(self, queues: Sequence[str], workers: int, consumer: str) -> AsyncLink:
         """The way of a consumer to this cluster; `consumer` is what programs use."""

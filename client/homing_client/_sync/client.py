@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from homing_client._sync.exchanges import Exchanges
     from homing_client._sync.fleet import Fleet
     from homing_client._sync.link import Link
+    from homing_client._sync.publisher import MessagePublisher
     from homing_client._sync.queues import Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
@@ -116,6 +117,15 @@ class Homing:
         from homing_client._sync.consumer import Consumer  # noqa: PLC0415 - likewise
 
         return Consumer([self, *also], parallel, consumer)
+
+    def publisher(self, *, in_flight: int = 64) -> MessagePublisher:
+        """A publisher of many messages, of which up to `in_flight` are not confirmed yet; it is a context manager.
+
+        A node reads no more than 64 ahead.
+        """
+        from homing_client._sync.publisher import MessagePublisher  # noqa: PLC0415 - likewise
+
+        return MessagePublisher(self.exchanges, self._session, in_flight)
 
     def link(self, queues: Sequence[str], workers: int, consumer: str) -> Link:
         """The way of a consumer to this cluster; `consumer` is what programs use."""
