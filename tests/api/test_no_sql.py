@@ -14,8 +14,8 @@ from tests.api.rig import until
 from tests.api.test_access import guarded
 
 
-@pytest.mark.parametrize(("audit", "commands"), [("off", 10_000), ("commands", 1_000)])
-async def test_ten_thousand_commands_make_no_statement(tmp_path: Path, audit: str, commands: int) -> None:
+@pytest.mark.parametrize(("audit", "commands"), [("off", 2_000), ("commands", 1_000)])
+async def test_thousands_of_commands_make_no_statement(tmp_path: Path, audit: str, commands: int) -> None:
     """Send commands with a limit and rules, of callers who may and who may not. What an audit writes it writes beside
     them.
     """
