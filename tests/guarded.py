@@ -103,9 +103,7 @@ def guarded(users: str = "") -> Iterator[Guarded]:
     """All of them, ready. `users` are lines for the file of the Sentinels."""
     with ExitStack() as stack:
         primary = stack.enter_context(RedisProcess())
-        replica = stack.enter_context(
-            RedisProcess("--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0")
-        )
+        replica = stack.enter_context(RedisProcess("--replicaof", f"127.0.0.1 {primary.port}"))
         guards = [stack.enter_context(SentinelProcess(primary, quorum=GUARDS - 1, lines=users)) for _ in range(GUARDS)]
         found = Guarded((primary, replica), guards)
         if not users:
@@ -118,7 +116,7 @@ def secretly_guarded(certificate: CertificateFiles) -> Iterator[Guarded]:
     """The same where servers and Sentinels speak TLS to each other."""
     with ExitStack() as stack:
         primary = stack.enter_context(SecretRedis(certificate))
-        source = ("--replicaof", f"127.0.0.1 {primary.peer_port}", "--repl-diskless-sync-delay", "0")
+        source = ("--replicaof", f"127.0.0.1 {primary.peer_port}")
         replica = stack.enter_context(SecretRedis(certificate, *source))
         guards = [stack.enter_context(SecretSentinel(certificate, primary)) for _ in range(GUARDS)]
         found = Guarded((primary, replica), guards)

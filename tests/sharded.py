@@ -32,7 +32,7 @@ class MemberProcess(RedisProcess):
         super().__init__(
             *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
             *("--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-allow-replica-migration", "no"),
-            *("--repl-diskless-sync-delay", "0", *tls, *extra_arguments),
+            *(*tls, *extra_arguments),
         )
 
     @property

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 
 import pytest
 from redis.asyncio import Redis
@@ -127,7 +128,7 @@ async def test_a_store_says_503_soon_while_replicas_are_missing_and_reads(
     pair: tuple[RedisProcess, RedisProcess],
 ) -> None:
     primary, replica = pair
-    store = redis_store(primary.node_url, terms=ONE)
+    store = redis_store(primary.node_url, terms=ONE, budget=timedelta(seconds=2))
     known, later = registration("SN1"), registration("SN3")
 
     async def registered(one: Registration = known) -> bool:

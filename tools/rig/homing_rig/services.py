@@ -258,7 +258,7 @@ class RedisProcess(ServiceProcess):
         return redis_users()
 
     def _command(self) -> Sequence[str]:
-        options = {}
+        options = {"repl-diskless-sync-delay": "0"}  # no further replica is worth waiting for
         if "--requirepass" not in self._extra_arguments:  # the file would win
             kept = [line for line in self._users().splitlines() if not line.startswith("user default ")]
             (self.folder / "users.acl").write_text("\n".join(["user default on nopass ~* &* +@all", *kept, ""]))
