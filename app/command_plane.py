@@ -18,6 +18,7 @@ from app.commands.dry_runner import DryRunner
 from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
+from app.commands.held.approver import Approver
 from app.commands.held.claimant import Claimant
 from app.commands.held.command_holder import CommandHolder
 from app.commands.held.drainer import Drainer
@@ -56,6 +57,7 @@ class CommandPlane:
     explainer: Explainer
     invoker: Invoker
     holder: CommandHolder
+    approver: Approver
     dry_runner: DryRunner
     absence: Absence
     expirer: Expirer
@@ -82,6 +84,7 @@ class _Sending:
     sweeper: Sweeper
     repeater: Repeater
     holder: CommandHolder
+    approver: Approver
     dry_runner: DryRunner
     drainer: Drainer
     judge: HeldJudge
@@ -126,6 +129,7 @@ def open_commands(
         explainer=_explainer(kernel, peers, observed.notes, home.open_commands, sending.judge),
         invoker=sending.invoker,
         holder=sending.holder,
+        approver=sending.approver,
         dry_runner=sending.dry_runner,
         absence=sending.absence,
         expirer=sending.expirer,
@@ -225,6 +229,13 @@ def _sending(
         drainer=drainer,
         judge=judge,
         holder=holder,
+        approver=Approver(
+            store=store,
+            open_commands=home.open_commands,
+            drainer=drainer,
+            node_id=node_id,
+            counters=kernel.counters,
+        ),
         dry_runner=DryRunner(
             admission=admission,
             registrar=registrar,

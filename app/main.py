@@ -194,6 +194,7 @@ def _commands(kernel: Kernel, commands: CommandPlane) -> CommandPorts:
     return CommandPorts(
         invoker=commands.invoker,
         holder=commands.holder,
+        approver=commands.approver,
         dry_runner=commands.dry_runner,
         profiles=kernel.languages.profiles,
         default_profile=kernel.settings.profile,

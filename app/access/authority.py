@@ -14,6 +14,7 @@ from app.access.enforcer import LimitEnforcer
 from app.access.follower import DirectoryFollower, View
 from app.access.ports import Identity, LimitState
 from app.access.sentences import NO_TOKEN, NOT_ON_RECORD, WORTHLESS, why, worthless
+from app.core.access.approval import SecondPersonPolicy, lasting_approver, principal_of, why_not_second
 from app.core.access.callers import EVER, Caller, CallerStanding, Refusal, TokenFault
 from app.core.access.decide import decide, may_read_some
 from app.core.access.identify import credential_of, identify_key, standing_at, standing_of
@@ -58,6 +59,7 @@ class Authority:
         nodes: Callable[[], int],
         counters: Counters,
         tokens: TokenCheck | None = None,
+        second: SecondPersonPolicy = SecondPersonPolicy(),  # noqa: B008 - it is frozen
     ) -> None:
         self.following: Final = following
         self._wall = clock.wall
@@ -65,6 +67,7 @@ class Authority:
         self._stale = stale
         self._counters = counters
         self._tokens = tokens
+        self._second = second
         self.limiting: Final = LimitEnforcer(nodes)
 
     @property
@@ -133,8 +136,41 @@ class Authority:
     ) -> ConcurrencyPermit | None:
         """By the rules of this moment, of whose limits this node has its share."""
         now_us = self._now_us()
-        decision = self._judge(caller, action, device, profile, method, now_us=now_us)
-        return self.limiting.spend(decision, action, now_us) if decision.limits else None
+        decision = self._judge(caller, action, device, profile, method, now_us=now_us, persons=2)
+        place = self.limiting.spend(decision, action, now_us) if decision.limits else None
+        if decision.requires > 1 and caller is not None:
+            raise self._needs_second(caller, decision, action, device)
+        return place
+
+    def check_proposer(self, caller: Caller | None) -> None:
+        """By the rules of this moment."""
+        if caller is None or principal_of(self._current(), caller) is None:
+            raise NeedsSecondPersonError(
+                "a second person has to approve this, and you are not on record, so nobody can tell who is another one"
+            )
+
+    def check_second(
+        self, caller: Caller | None, proposer: Caller | None, device: str, profile: str, method: str
+    ) -> None:
+        """By the rules of this moment."""
+        now_us = self._now_us()
+        self._judge(caller, Action.APPROVE, device, profile, method, now_us=now_us)
+        reason = why_not_second(self._current(), proposer or Caller(), caller or Caller(), now_us, self._second)
+        if reason is not None:
+            raise ForbiddenError(f"you cannot be the second person: {reason}")
+
+    def check_approved(
+        self, caller: Caller | None, approver: Caller | None, device: str, profile: str, method: str
+    ) -> None:
+        """By the rules of this moment."""
+        self._judge(caller, Action.SEND, device, profile, method, now_us=self._now_us(), persons=2)
+        self.check_second(approver, caller, device, profile, method)
+
+    def approver(self, caller: Caller | None) -> tuple[Caller, str]:
+        """By the rules of this moment."""
+        snapshot = self._current()
+        found = caller or Caller()
+        return lasting_approver(snapshot, found), self.who(found)[0] or ""
 
     def limits(self, caller: Caller | None) -> Sequence[LimitState]:
         """By the rules of this moment."""
@@ -162,17 +198,17 @@ class Authority:
         tenant_id: str | None = None,
         *,
         now_us: int,
+        persons: int = 1,
     ) -> AccessDecision:
+        """`persons` is how many want it."""
         if caller is None:
             raise UnauthenticatedError(NOT_ON_RECORD)
         if action in _ACTING and self._is_stale():
             raise UnavailableError(f"the access rules are too old to act on: {self.following.trouble}")
         decision = decide(self._current(), caller, action, device, profile, method, now_us, tenant_id)
         if decision.allowed:
-            if decision.requires > 1:
-                raise NeedsSecondPersonError(
-                    f"{decision.requires} people must approve {action} on {device!a}, but approvals are not supported"
-                )
+            if decision.requires > persons:
+                raise self._needs_second(caller, decision, action, device)
             return decision
         if isinstance(decision.reason, Refusal):
             raise UnauthenticatedError(worthless(caller, decision.reason))
@@ -180,6 +216,16 @@ class Authority:
             raise DeviceNotFoundError(f"there is no device {device!a} that this key may know of")
         raise ForbiddenError(
             why(decision.reason, action, device, None if decision.rule is None else decision.rule.text)
+        )
+
+    def _needs_second(
+        self, caller: Caller, decision: AccessDecision, action: Action, device: str
+    ) -> NeedsSecondPersonError:
+        self.check_proposer(caller)
+        return NeedsSecondPersonError(
+            f"{decision.requires} people must want {action} on {device!a}; a single command waits for the second one, "
+            "and nothing else does",
+            decision.within,
         )
 
     def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:

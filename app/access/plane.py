@@ -14,6 +14,7 @@ from app.access.follower import DirectoryFollower
 from app.access.limit_sharer import LimitSharer
 from app.access.login.logins import Logins
 from app.access.rules_copy import RulesCopier
+from app.core.access.approval import SecondPersonPolicy
 from app.core.access.keys import Key, KeyFault, parse_key
 from app.core.addresses import split_address
 from app.core.clock import Clock
@@ -70,6 +71,7 @@ def open_access(kernel: Kernel) -> AccessPlane | None:
         nodes=lambda: len(cluster.leased or ()),
         counters=kernel.counters,
         tokens=None if issuer is None else issuer.tokens,
+        second=SecondPersonPolicy(settings.access.approver_age, services=settings.access.approver_services),
     )
     administration = AccessAdministrator(directory, authority, clock, audited=settings.audit != "off")
     logins = Logins(

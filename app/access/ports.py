@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.access.rules import AccessRule, Action
+from app.core.errors import NeedsSecondPersonError
 
 
 class Access(Protocol):
@@ -42,6 +43,25 @@ class Access(Protocol):
 
         TooManyOpenError when as much is open; what is given is a place for this, where places are counted.
         """
+
+    def check_proposer(self, caller: Caller | None) -> None:
+        """Return when somebody else may approve what the caller asks for; NeedsSecondPersonError."""
+
+    def check_second(
+        self, caller: Caller | None, proposer: Caller | None, device: str, profile: str, method: str
+    ) -> None:
+        """Return when the caller may approve such a command of another person, as a second one. As `check`."""
+
+    def check_approved(
+        self, caller: Caller | None, approver: Caller | None, device: str, profile: str, method: str
+    ) -> None:
+        """Return when the caller may send such a command, as another person approved it who still may. As `check`."""
+
+    def approver(self, caller: Caller | None) -> tuple[Caller, str]:
+        """Return the caller as it is kept beside an approval, and the name of the principal."""
+
+    def who(self, caller: Caller | None) -> tuple[str | None, str | None]:
+        """Return the name of the principal, as far as that is known, and the public id of the key."""
 
     def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
         """True if the caller may know of this command."""
@@ -96,6 +116,9 @@ class LimitState:
     """Of a limit of open commands, how many are open on the node."""
 
 
+_NOBODY: Final = "a second person has to approve this, and this node knows no people: set HOMING_ACCESS_URL"
+
+
 class Everybody:
     """Asks nobody."""
 
@@ -121,6 +144,35 @@ class Everybody:
         """None: places are not counted."""
         del caller, action, device, profile, method
         return None
+
+    def check_proposer(self, caller: Caller | None) -> None:
+        """NeedsSecondPersonError: there are no people."""
+        del caller
+        raise NeedsSecondPersonError(_NOBODY)
+
+    def check_second(
+        self, caller: Caller | None, proposer: Caller | None, device: str, profile: str, method: str
+    ) -> None:
+        """NeedsSecondPersonError: there are no people."""
+        del proposer, device, profile, method
+        self.check_proposer(caller)
+
+    def check_approved(
+        self, caller: Caller | None, approver: Caller | None, device: str, profile: str, method: str
+    ) -> None:
+        """NeedsSecondPersonError: nobody can tell what people may, who were asked when it was approved."""
+        del approver, device, profile, method
+        self.check_proposer(caller)
+
+    def approver(self, caller: Caller | None) -> tuple[Caller, str]:
+        """NeedsSecondPersonError: there are no people."""
+        self.check_proposer(caller)
+        return Caller(), ""
+
+    def who(self, caller: Caller | None) -> tuple[str | None, str | None]:
+        """Nobody."""
+        del caller
+        return None, None
 
     def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
         """True."""

@@ -27,6 +27,7 @@ from app.api.sse import SseStreams
 from app.api.turns import Turns
 from app.api.v1 import (
     access,
+    approvals,
     audit,
     broker,
     command_events,
@@ -73,6 +74,7 @@ GUARDED: Final[tuple[GuardedRouter, ...]] = (
     command_events.router,
     commands.router,
     devices.router,
+    approvals.router,
     interlocks.router,
     nodes.router,
     overview.router,

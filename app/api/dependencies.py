@@ -85,6 +85,18 @@ class Asker:
         """Return when they may do this with the command."""
         self._access.check(self.caller, action, command.device_id, command.profile, command.method)
 
+    def check_second(self, proposer: Caller | None, command: Command) -> None:
+        """Return when they may be the second person for a command that somebody else has asked for."""
+        self._access.check_second(self.caller, proposer, command.device_id, command.profile, command.method)
+
+    def approver(self) -> tuple[Caller, str]:
+        """Return them as they are kept beside an approval, and their name."""
+        return self._access.approver(self.caller)
+
+    def name_of(self, caller: Caller | None) -> str | None:
+        """Return the name of a principal, as far as it is known."""
+        return self._access.who(caller)[0]
+
     def check_method(self, action: Action, device: str, profile: str, method: str) -> None:
         """Return when they may do this with such commands of the device."""
         self._access.check(self.caller, action, device, profile, method)

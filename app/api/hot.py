@@ -25,6 +25,7 @@ from app.api.parking import DismissedError, Parking
 from app.api.ports import Ports
 from app.api.preferences import Preference, read_preference
 from app.api.problems import ProblemType
+from app.api.proposals import as_proposal
 from app.api.representation import command_json, error_or_none, heard_json
 from app.api.sse import EventStream, SseStreams, wants_events
 from app.api.story import feed_of
@@ -34,9 +35,17 @@ from app.commands.send.unsent import error_of, unsent_code
 from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.access.rules import Action
+from app.core.commands.approval import TIME_TO_SEND
 from app.core.commands.command import Command, CommandState
 from app.core.commands.deadlines import LearnedTimeouts
-from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError, IdempotencyMismatchError, InterlockError
+from app.core.errors import (
+    AccessError,
+    DeviceNotFoundError,
+    ForbiddenError,
+    IdempotencyMismatchError,
+    InterlockError,
+    NeedsSecondPersonError,
+)
 from app.core.identifiers import validate_device_id
 from app.core.payload import decode_json
 from app.settings import Settings
@@ -113,7 +122,7 @@ class HotRoute:
         return EventStream(
             self._streams,
             partial(feed_of, self._watches, command.id, None, to_the_end=False),
-            may=partial(self._access.check, caller, Action.SEND, asked.device_id, asked.profile, asked.method),
+            may=partial(self._check_still, caller, asked),
             principal=principal,
             free=free,
             headers=[
@@ -135,12 +144,12 @@ class HotRoute:
         body = decode_json(await read_body(receive, headers, seconds=self.body_seconds))
         asked = self.body.read(device_id, body, headers.get(b"idempotency-key"))
         self._member.admit()  # first, as a node that is about to stop must not spend what it then does not do
-        place = self._spend(caller, asked)  # nobody else has a turn before the command is noted, and takes it
+        asked, place = self._spend(caller, asked)  # nobody else has a turn before the command is noted, and takes it
         if wants_events(headers.get(b"accept")):
             return await self._stream(asked, caller, place, scope.get("root_path", ""))
         longest = asked.timeout + self._grace
-        if asked.hold is not None:
-            longest += asked.hold
+        if asked.hold is not None or asked.approval is not None:
+            longest += asked.hold or (asked.approval or timedelta()) + TIME_TO_SEND
             budget = timedelta() if preference.limit is None else min(preference.limit, longest)
         else:
             budget = longest if preference.limit is None else min(preference.limit, longest)
@@ -149,7 +158,7 @@ class HotRoute:
         self._check_joined(caller, invocation)
         if budget and not command.state.final:
             try:
-                may = partial(self._access.check, caller, Action.SEND, device_id, asked.profile, asked.method)
+                may = partial(self._check_still, caller, asked)
                 command = await self._parking.wait(invocation, budget, receive, may)
             except DismissedError:
                 command, dismissed = invocation.command, True
@@ -165,7 +174,7 @@ class HotRoute:
         self, asked: CommandRequest, caller: Caller | None, place: ConcurrencyPermit | None, *, park: bool
     ) -> Invocation:
         try:
-            if asked.hold is not None:
+            if asked.hold is not None or asked.approval is not None:
                 return await self._holder.invoke(asked, caller, park=park)
             return await self._invoker.invoke(asked, caller, park=park, place=place)
         except InterlockError as error:
@@ -190,18 +199,44 @@ class HotRoute:
                 invocation.leave()
                 raise
 
-    def _spend(self, caller: Caller | None, asked: CommandRequest) -> ConcurrencyPermit | None:
-        """Spend the caller's limits on the command; what is not allowed is put on record."""
-        audit = self._audit
-        if audit is None:
-            return self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
+    def _spend(self, caller: Caller | None, asked: CommandRequest) -> tuple[CommandRequest, ConcurrencyPermit | None]:
+        """Spend the caller's limits on the command; what is not allowed is put on record.
+
+        What a second person has to approve is given as it waits for that.
+        """
+        place, rule = None, None
         try:
-            place = self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
+            try:
+                place = self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
+            except NeedsSecondPersonError as error:
+                rule = error
+            within = self._holder.approval_of(asked)
+            if rule is not None or within is not None:
+                asked = as_proposal(asked, caller, rule, within, self._access)
         except (ForbiddenError, DeviceNotFoundError) as error:
-            audit.denied(str(error), asked.device_id)
+            if self._audit is not None:
+                self._audit.denied(str(error), asked.device_id)
             raise
-        audit.check()
-        return place
+        if self._audit is not None:
+            self._audit.check()
+        return asked, place
+
+    def _check_still(self, caller: Caller | None, asked: CommandRequest) -> None:
+        """Return while a caller who waits may send the command, by himself or with a second person."""
+        try:
+            self._access.check(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
+        except NeedsSecondPersonError:
+            if asked.approval is None:
+                raise
+
+    def proposed(self, caller: Caller | None, asked: CommandRequest) -> CommandRequest:
+        """Return what a caller asks for as it would wait for a second person; nothing is spent. As `Access.check`."""
+        rule = None
+        try:
+            self._access.check(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
+        except NeedsSecondPersonError as error:
+            rule = error
+        return as_proposal(asked, caller, rule, self._holder.approval_of(asked), self._access)
 
     def _outcome(
         self, scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]

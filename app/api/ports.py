@@ -20,6 +20,7 @@ from app.commands.dry_runner import DryRunner
 from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
+from app.commands.held.approver import Approver
 from app.commands.held.command_holder import CommandHolder
 from app.commands.send.invoker import Invoker
 from app.core.clock import Clock
@@ -33,6 +34,7 @@ from app.queues.plane import QueuePlane
 from app.runtime.telemetry import Counters, Fill
 from app.store.command_history import CommandHistory
 from app.store.commands import CommandReader
+from app.store.holds import HoldStore
 from app.webhooks.administration import WebhookAdministrator
 
 if TYPE_CHECKING:
@@ -64,8 +66,8 @@ class Exposition(Protocol):
         """The text in a format that `accept` names, and its content type."""
 
 
-class Records(CommandReader, CommandHistory, Protocol):
-    """Commands on record, and what has happened to them."""
+class Records(CommandReader, CommandHistory, HoldStore, Protocol):
+    """Commands on record, what has happened to them, and which of them are held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,7 @@ class CommandPorts:
 
     invoker: Invoker
     holder: CommandHolder
+    approver: Approver
     dry_runner: DryRunner
     profiles: Mapping[str, DeviceProfile]
     """Those that this node speaks, by name."""

@@ -92,6 +92,8 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
             "unreadable-record", "This node cannot read the command", 503, retry_after=1
         ),
         errors.CommandFinishedError: ProblemType("command-finished", "The command has an outcome already", 409),
+        errors.ApprovalOverError: ProblemType("approval-over", "No second person is asked about this command", 409),
+        errors.PreconditionRequiredError: ProblemType("precondition-required", "If-Match is needed", 428),
         errors.IdempotencyMismatchError: KEY_REUSED,
         errors.IllegalTransitionError: ProblemType(
             "illegal-transition", "The command's state does not allow this", 409

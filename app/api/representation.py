@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from app.commands.explain.explainer import CommandExplanation
+from app.core.commands.approval import APPROVE, REFUSE, Approval
 from app.core.commands.command import Command, Hold
 from app.core.commands.diagnosis import DeviceSighting
 from app.core.commands.faults import with_code_text
@@ -80,7 +81,21 @@ def _hold(command: Command, hold: Hold) -> dict[str, Any]:
         "until": instant(hold.until),
         **({} if hold.not_before is None else {"not_before": instant(hold.not_before)}),
         **({} if command.lane is None else {"lane": command.lane.name}),
+        **({} if hold.approval is None else {"approval": _approval(hold.approval)}),
         "claims": hold.claims,
+    }
+
+
+def _approval(approval: Approval) -> dict[str, Any]:
+    decision = approval.decision
+    if decision is None:
+        return {"until": instant(approval.until)}
+    return {
+        "until": instant(approval.until),
+        "decision": APPROVE if decision.approves else REFUSE,
+        "by": decision.name,
+        "at": instant(approval.decided_at or 0),
+        "note": decision.note,
     }
 
 

@@ -136,6 +136,10 @@ class Audit(Observer):
         """A caller has cancelled a command."""
         self._tell("cancel", {"command": command_id}, device_id)
 
+    def decided(self, command_id: str, device_id: str, decision: str) -> None:
+        """A second person is about to approve or refuse a command."""
+        self._tell("approval", {"command": command_id, "decision": decision}, device_id)
+
     def followed(self, what: Mapping[str, str | None]) -> None:
         """A caller has begun to follow a command or events."""
         self._tell("stream", what, what.get("device"))

@@ -1,7 +1,8 @@
-"""`homing held`: commands that wait for devices that are away, and an end to the wait of one device."""
+"""`homing held`: commands that wait to be sent, an end to the wait of one device, and decisions of a second person."""
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -9,15 +10,18 @@ import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import devices
-from app.cli.output import Form, complain, table
+from app.cli.output import Form, Stop, complain, err, table, tell
 from app.cli.verbs import group
 
 if TYPE_CHECKING:
-    from homing_client import Command
+    from homing_client import Command, Homing
 
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The command id.")]
+_Note = Annotated[str, typer.Option(help="What there is to say about it. It stands with the command.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _OF_HOLD: Final = ("lane", "not_before", "until", "claims")
 
-application = group("Commands that wait to be sent to a device that is away.", {})
+application = group("Commands that wait to be sent: for their device, or for a second person.", {})
 
 
 @application.command("list")
@@ -70,6 +74,82 @@ def cancel(
                 complain(f"{held.id} was being sent when it was cancelled: the device may act")
             cancelled.append(now)
     table(shown, [one.raw for one in cancelled], _ended, ("id", "device", "method", "state"))
+
+
+@application.command()
+def approvals(
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="The maximum number of entries.")] = 50,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """List the commands that wait for a second person, soonest end first."""
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        found = homing.approvals(limit)
+    table(shown, found, _proposal, ("id", "device", "method", "params", "asked_by", "until", "may_decide"))
+
+
+@application.command()
+def approve(
+    command_id: _Id,
+    *,
+    note: _Note = "",
+    yes: _Yes = False,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a command that somebody else has asked for, after you have seen all of it. Exit code: 8 not allowed."""
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        entry = _seen(homing, command_id, "Approve it?", yes=yes)
+        decided = homing.approve(command_id, entry["fingerprint"], note=note)
+    table(shown, [decided.raw], _ended, ("id", "device", "method", "state"))
+
+
+@application.command()
+def refuse(
+    command_id: _Id,
+    *,
+    note: _Note = "",
+    yes: _Yes = False,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Refuse a command that somebody else has asked for: it is cancelled. Exit code: 8 not allowed."""
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        entry = _seen(homing, command_id, "Refuse it?", yes=yes)
+        decided = homing.refuse(command_id, entry["fingerprint"], note=note)
+    table(shown, [decided.raw], _ended, ("id", "device", "method", "state"))
+
+
+def _seen(homing: Homing, command_id: str, question: str, *, yes: bool) -> Any:  # noqa: ANN401 - a JSON object
+    """Show a command that waits for a second person, and ask; the entry of the list."""
+    entry = next((one for one in homing.approvals(200) if one["command"]["id"] == command_id), None)
+    if entry is None:
+        raise Stop(f"{command_id} waits for no second person, or you may not know of it: homing held approvals")
+    command = entry["command"]
+    for name in ("device_id", "profile", "method", "params", "created_at", "hold"):
+        tell(err, f"{name}: {json.dumps(command.get(name))}")
+    tell(err, f"asked by: {entry['asked_by']}, until {command['hold']['approval']['until']}")
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
+    return entry
+
+
+def _proposal(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
+    command = one["command"]
+    return (
+        *(command["id"], command["device_id"], command["method"], json.dumps(command.get("params"))),
+        *(one["asked_by"] or "", command["hold"]["approval"]["until"], "yes" if one["may_decide"] else "no"),
+    )
 
 
 def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object

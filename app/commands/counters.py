@@ -30,6 +30,10 @@ COUNTERS: Final = CounterTable(
             {"held.refused": ""},
         ),
         (
+            counted("homing_approvals", "Decisions of second persons about commands", "decision"),
+            {"approval.approved": "approve", "approval.refused": "refuse"},
+        ),
+        (
             counted("homing_commands_joined", "Calls that joined a command by its idempotency key"),
             {"command.joined": ""},
         ),

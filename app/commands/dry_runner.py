@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final
 
-from app.commands.held.command_holder import CommandHolder
+from app.commands.held.command_holder import APPROVALS, FEATURE, CommandHolder
 from app.commands.held.held_judge import HeldJudge
 from app.commands.send.admission import CommandAdmission, refusal_of
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest, Registrar
 from app.core.access.callers import Caller
 from app.core.commands.callback import Registration
-from app.core.commands.command import Command
+from app.core.commands.command import Command, IfOffline
 from app.core.errors import (
     BrokerUnavailableError,
     DeviceBusyError,
@@ -42,6 +42,7 @@ class DryRunFate(StrEnum):
 class Obstacle(StrEnum):
     """A reason why a command would wait."""
 
+    APPROVAL = auto()
     TIME = auto()
     LANE = auto()
     DEVICE = auto()
@@ -117,9 +118,9 @@ class DryRunner:
         Raises InvalidInputError, NotYetError and StoreUnavailableError, as sending it would.
         """
         profile = self._admission.profile_of(request)
-        if request.hold is not None:
+        if request.hold is not None or request.approval is not None:
             self._holder.check(request)
-            await self._holder.check_known()
+            await self._holder.check_known(FEATURE if request.approval is None else APPROVALS)
         registration = self._registrar.registration(request, profile, request.timeout, caller)
         verdicts, refusal = await self._interlocks(request, profile)
         lane = await self._lane(registration)
@@ -174,9 +175,12 @@ class DryRunner:
         hold = registration.hold
         if hold is None or not registration.begins_held:
             return
+        if hold.approval is not None:
+            yield Obstacle.APPROVAL
         if hold.not_before is not None and self._judge.seconds_to(hold.not_before) > 0:
             yield Obstacle.TIME
-        if not self._judge.is_there(registration.profile, online=online):
+        waits_for_device = registration.if_offline is IfOffline.HOLD
+        if waits_for_device and not self._judge.is_there(registration.profile, online=online):
             yield Obstacle.DEVICE
         if refusal is not None:
             yield Obstacle.INTERLOCK

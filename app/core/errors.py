@@ -12,8 +12,10 @@ HomingError
 │   ├── CommandNotFoundError
 │   ├── UnreadableRecordError   its record is of a later version, or damaged
 │   ├── CommandFinishedError    it has an outcome already
+│   ├── ApprovalOverError       no second person is asked, or none any more
 │   ├── IdempotencyMismatchError  the key was used with another body
 │   └── IllegalTransitionError  a state change that the table does not have
+├── PreconditionRequiredError   the caller has to name the state that they know
 ├── AccessError                 about who may do what
 │   ├── UnauthenticatedError    nobody knows who asks
 │   ├── ForbiddenError          known, and not allowed
@@ -78,6 +80,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -239,6 +242,14 @@ class IdempotencyMismatchError(CommandError):
         super().__init__(command_id, f"{said}: another {differs}" if differs else said)
 
 
+class ApprovalOverError(CommandError):
+    """No second person is asked about the command, or none any more."""
+
+
+class PreconditionRequiredError(HomingError):
+    """The caller has to say what they take for granted; says in which header."""
+
+
 class IllegalTransitionError(CommandError):
     """An event that the transition table does not allow in this state."""
 
@@ -256,7 +267,11 @@ class ForbiddenError(AccessError):
 
 
 class NeedsSecondPersonError(ForbiddenError):
-    """The rules ask for a second person, who has to approve."""
+    """A second person has to approve, `within` this time; None where nobody can."""
+
+    def __init__(self, reason: str, within: timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.within = within
 
 
 class DeviceNotFoundError(AccessError):

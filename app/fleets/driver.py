@@ -23,7 +23,7 @@ from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.clock import Clock
 from app.core.commands.routing import Outcome
-from app.core.errors import AccessError, CapacityError, InvalidInputError, UnavailableError
+from app.core.errors import AccessError, CapacityError, InvalidInputError, NeedsSecondPersonError, UnavailableError
 from app.core.fleets.marks import TargetMark, mark_of
 from app.core.fleets.run import RunState
 from app.fleets.plan import KnownRun
@@ -296,7 +296,7 @@ class RunDriver:
         request = known.plan.command.request(device, profile, known.plan.spec.hold, known.child(index, device))
         try:
             await self._ports.children.invoke(request, known.plan.caller, park=False)
-        except InvalidInputError as refusal:
+        except (InvalidInputError, NeedsSecondPersonError) as refusal:
             self._refused[index] = str(refusal)
         except (UnavailableError, CapacityError) as failure:
             self._ports.counters["fleet.again"] += 1

@@ -10,7 +10,7 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from app.core.addresses import check_access_url, split_address
-from app.settings.fields import Long, OptionalFile, SettingsGroup, Short, scheme_of
+from app.settings.fields import Duration, Long, OptionalFile, SettingsGroup, Short, scheme_of
 
 
 class AccessSettings(SettingsGroup):
@@ -34,6 +34,11 @@ class AccessSettings(SettingsGroup):
     """True if a node migrates the tables in PostgreSQL at its start. SQLite tables are always migrated."""
     stale: Long = timedelta(hours=24)
     """How long a node that cannot read the rules keeps sending by the rules that it has."""
+
+    approver_age: Annotated[Duration, Field(ge=timedelta(), le=timedelta(days=30))] = timedelta(hours=24)
+    """How long people and their keys must be on record before they count as a second person."""
+    approver_services: bool = False
+    """True if services count as a second person, too."""
 
     @property
     def directory_url(self) -> str:

@@ -138,6 +138,23 @@ def cancel(command_id: str) -> Request:
     return Request("DELETE", "/v1/commands/{command_id}", path={"command_id": command_id}, repeatable=False)
 
 
+def approvals(limit: int | None) -> Request:
+    """List the commands that wait for a second person."""
+    return Request("GET", "/v1/approvals", query={"limit": None if limit is None else str(limit)})
+
+
+def decide(command_id: str, fingerprint: str, decision: str, note: str) -> Request:
+    """Decide about a command as a second person. Sent twice, the second finds it decided; so it is sent once."""
+    return Request(
+        "POST",
+        "/v1/commands/{command_id}/approvals",
+        path={"command_id": command_id},
+        headers={"If-Match": f'"{fingerprint}"'},
+        body={"decision": decision, "note": note},
+        repeatable=False,
+    )
+
+
 def page(filters: Mapping[str, str | None], cursor: str | None, limit: int | None) -> Request:
     """A page of commands, newest first."""
     return Request("GET", "/v1/commands", query={**filters, "limit": _number(limit), "cursor": cursor})

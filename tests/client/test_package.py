@@ -139,6 +139,8 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "DELETE /v1/broker/sessions/{client_id}": lambda homing: done(homing.broker.end_session, "dock-1"),
     "GET /v1/broker/retained": lambda homing: done(homing.broker.retained, topic="a/+"),
     "DELETE /v1/broker/retained": lambda homing: done(homing.broker.delete_retained, "a/b"),
+    "GET /v1/approvals": lambda homing: done(homing.approvals),
+    "POST /v1/commands/{command_id}/approvals": lambda homing: done(homing.approve, C, "f"),
     "GET /v1/interlocks": lambda homing: done(homing.interlocks),
     "GET /v1/devices/{device_id}/interlocks": lambda homing: done(homing.check_interlocks, D, "m"),
     "GET /v1/nodes": lambda homing: done(homing.nodes),

@@ -1,6 +1,7 @@
 """The pages about events, queues, streams and webhooks work as they are written, against a node or the demo.
 
-They are docs/events.md, docs/fleets.md, docs/held.md, docs/queues.md, docs/streams.md and docs/webhooks.md.
+They are docs/events.md, docs/fleets.md, docs/held.md, docs/queues.md, docs/streams.md, docs/two-persons.md and
+docs/webhooks.md.
 """
 
 from __future__ import annotations
@@ -69,6 +70,16 @@ def test_held(environment: dict[str, str], tmp_path: Path) -> None:
     assert re.search(r"drone-1 +land +succeeded", said)
     assert re.search(r"drone-1 +lights_on +succeeded", said)
     assert re.search(r"drone-1 +lights_on +cancelled", said)
+
+
+def test_two_persons(environment: dict[str, str], tmp_path: Path) -> None:
+    with OpenBroker() as broker:
+        said = on_a_node("docs/two-persons.md", environment, tmp_path, broker)
+    assert "exit code 8" in said
+    assert "you have asked for it yourself" in said
+    assert "a second person has to approve it within" in said
+    assert "succeeded" in said
+    assert "ben has refused it: there is a crane" in said.splitlines()[-1]
 
 
 def test_webhooks(environment: dict[str, str], tmp_path: Path) -> None:

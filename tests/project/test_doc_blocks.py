@@ -26,6 +26,7 @@ RUN_BY: Final = {
     "docs/queues.md": "tests/cluster/test_events_guide.py",
     "docs/streams.md": "tests/cluster/test_events_guide.py",
     "docs/tutorial.md": "tests/cluster/test_tutorial.py",
+    "docs/two-persons.md": "tests/cluster/test_events_guide.py",
     "docs/webhooks.md": "tests/cluster/test_events_guide.py",
 }
 """The test that runs the blocks of a page in a shell or in Python."""

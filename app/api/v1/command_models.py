@@ -206,6 +206,18 @@ class LateResponse(SchemaModel):
     received_at: Instant
 
 
+class ApprovalFacts(SchemaModel):
+    """The approval of a second person that a command needs, and the decision about it once there is one."""
+
+    until: Annotated[AwareDatetime, Field(description="The instant at which it is `unsent` if nobody has decided.")]
+    decision: Annotated[
+        Literal["approve", "refuse"] | SkipJsonSchema[None], Field(description="What the second person decided.")
+    ] = None
+    by: Annotated[str | SkipJsonSchema[None], Field(description="The principal who decided.")] = None
+    at: Annotated[AwareDatetime | SkipJsonSchema[None], Field(description="The instant of the decision.")] = None
+    note: Annotated[str | SkipJsonSchema[None], Field(description="What they had to say.")] = None
+
+
 class HoldFacts(SchemaModel):
     """The wait of a command to be sent."""
 
@@ -224,6 +236,9 @@ class HoldFacts(SchemaModel):
     ] = None
     lane: Annotated[
         str | SkipJsonSchema[None], Field(description="The lane of its device through which it goes, if there is one.")
+    ] = None
+    approval: Annotated[
+        ApprovalFacts | SkipJsonSchema[None], Field(description="The approval that it needs, if it needs one.")
     ] = None
     claims: Annotated[
         int, Field(description="How often a node has claimed it. A claim is undone if nobody has the command.", ge=0)

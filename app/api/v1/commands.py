@@ -118,7 +118,7 @@ async def send_command(
         asked = await read_dry_run(device_id, request, hot)
         if isinstance(asked, Reply):
             return asked
-        asker.check_method(Action.SEND, device_id, asked.profile, asked.method)
+        asked = hot.proposed(asker.caller, asked)
         found = await commands.dry_runner.run(asked, asker.caller)
         return BytesResponse(dry_run_json(found, reads=asker.may_know(device_id, asked.profile, asked.method)))
     # Calls come here only where something stands between them and `Application.__call__`, which has the short way.

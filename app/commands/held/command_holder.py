@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Final
 
 from app.callbacks.observer import Observers
@@ -21,6 +22,8 @@ from app.store.commands import CommandWriter, Joined
 
 FEATURE: Final = "held"
 """The word by which nodes tell that they know held commands."""
+APPROVALS: Final = "approvals"
+"""The word by which nodes tell that they know commands that a second person has to approve."""
 
 
 class CommandHolder:
@@ -47,10 +50,14 @@ class CommandHolder:
         self._observers = observers
         self._clock = clock
 
-    async def check_known(self) -> None:
-        """Return when all live nodes know held commands; NotYetError."""
-        if not await self._all_know(FEATURE):
-            raise NotYetError("a node of the cluster does not know held commands: it runs an earlier version")
+    def approval_of(self, request: CommandRequest) -> timedelta | None:
+        """The time in which the profile wants a second person to approve a command; None if it wants none."""
+        return self._admission.approval_of(request)
+
+    async def check_known(self, feature: str = FEATURE) -> None:
+        """Return when all live nodes know held commands, or another feature of them; NotYetError."""
+        if not await self._all_know(feature):
+            raise NotYetError(f"a node of the cluster does not know {_NAMES[feature]}: it runs an earlier version")
 
     def check(self, request: CommandRequest) -> None:
         """Return when such a command could be held; InvalidInputError says what is wrong with it."""
@@ -75,7 +82,7 @@ class CommandHolder:
         del place  # a command that waits is not among those that are open
         profile = self._admission.profile_of(request)
         _check(request, profile)
-        await self.check_known()
+        await self.check_known(FEATURE if request.approval is None else APPROVALS)
         opened_at = self._clock.monotonic()
         registration = self._registrar.registration(request, profile, request.timeout, caller)
         identity = registration.command_id
@@ -101,6 +108,9 @@ class CommandHolder:
         self._drainer.begin(request.device_id, identity)
         command = registration.command(registered.created_at, registered.deadline, held=registered.held)
         return Invocation(command, self._waiters, waiter)
+
+
+_NAMES: Final = {FEATURE: "held commands", APPROVALS: "approvals of a second person"}
 
 
 async def _never() -> Invocation | None:

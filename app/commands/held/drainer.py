@@ -156,7 +156,7 @@ class Drainer:
                 held.append(command)
             else:
                 self._waiting.drop(device.device_id, identity)
-        for command in sorted(held, key=lambda one: (one.created_at, one.id)):
+        for command in sorted(held, key=lambda one: (one.ready_at, one.id)):
             lane = command.lane
             if lane is not None and lane.name in blocked:
                 awaited.append(NOBODY_KNOWS)
@@ -170,7 +170,8 @@ class Drainer:
                 there = waits.reason is WaitReason.DEVICE and online is True
                 seen.append(HeldSighting(OTHER if there else waits.reason, command.created_at))
             taken = waits is not None and waits.reason is WaitReason.LANE
-            if lane is not None and (taken or lane.order is not LaneOrder.PARALLEL):
+            unapproved = waits is not None and waits.reason is WaitReason.APPROVAL  # and so it stands in no line
+            if lane is not None and not unapproved and (taken or lane.order is not LaneOrder.PARALLEL):
                 blocked.add(lane.name)  # the next one comes later, whatever became of this one
         self.gauges.saw(device.device_id, seen)
         return min(awaited, default=None)
@@ -186,6 +187,8 @@ class Drainer:
             case Readiness.REFUSED:
                 await self._claimant.refuse(command, NOT_ALLOWED)
                 return None
+            case Readiness.UNAPPROVED:
+                return Waits(WaitReason.APPROVAL, NOBODY_KNOWS)
             case Readiness.EARLY if command.hold is not None and command.hold.not_before is not None:
                 return Waits(WaitReason.TIME, command.hold.not_before)
             case _:

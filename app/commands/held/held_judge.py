@@ -20,6 +20,8 @@ class Readiness(StrEnum):
     """The fate of a held command at this moment."""
 
     WAITS = auto()
+    UNAPPROVED = auto()
+    """It waits for a second person."""
     EARLY = auto()
     """It waits for its instant, which is known."""
     READY = auto()
@@ -53,6 +55,8 @@ class HeldJudge:
 
         Where nobody knows whether the device is there, the broker may: it says so when nobody is subscribed.
         """
+        if command.awaits_approval:
+            return Readiness.UNAPPROVED
         if self._too_early(command):
             return Readiness.EARLY
         waits_for_device = command.if_offline is IfOffline.HOLD  # else for its lane alone
@@ -74,6 +78,9 @@ class HeldJudge:
     async def why(self, command: Command) -> Sequence[str]:
         """Say what a held command waits for at this moment, as far as this node knows."""
         reasons = []
+        if command.hold is not None and command.hold.approval is not None and command.hold.awaits_approval:
+            left = self.seconds_to(command.hold.approval.until)
+            reasons.append(f"a second person has to approve it within {max(0.0, left):.0f} s")
         if self._too_early(command) and command.hold is not None:
             reasons.append(f"its not_before comes in {self.seconds_to(command.hold.not_before or 0):.0f} s")
         if not self._publisher.connected:
@@ -124,4 +131,5 @@ def request_of(command: Command) -> CommandRequest:
         timeout=timedelta() if command.hold is None else command.hold.timeout,
         profile=command.profile,
         one_way=command.one_way,
+        approval=None if command.hold is None or command.hold.approval is None else timedelta(),
     )

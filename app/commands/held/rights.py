@@ -14,9 +14,21 @@ def may_send(access: Access, command: Command) -> None:
 
     UnavailableError when the rules are too old to act on.
     """
-    who = "" if command.hold is None else command.hold.who
+    about = command.device_id, command.profile, command.method
+    approval = None if command.hold is None else command.hold.approval
+    if approval is None or approval.decision is None:
+        access.check(proposer_of(command), Action.SEND, *about)
+    else:
+        access.check_approved(proposer_of(command), _caller(approval.decision.who), *about)
+
+
+def proposer_of(command: Command) -> Caller | None:
+    """The caller who had a command held; None where nobody was asked. UnauthenticatedError if they cannot be read."""
+    return _caller("" if command.hold is None else command.hold.who)
+
+
+def _caller(text: str) -> Caller | None:
     try:
-        caller = Caller.of_text(who) if who else None
+        return Caller.of_text(text) if text else None
     except (ValueError, TypeError):
         raise UnauthenticatedError("the caller of the held command cannot be read") from None
-    access.check(caller, Action.SEND, command.device_id, command.profile, command.method)

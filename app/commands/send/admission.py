@@ -16,6 +16,7 @@ from app.core.errors import (
     InterlockBlindError,
     InterlockError,
     InvalidInputError,
+    NeedsSecondPersonError,
     UnavailableError,
 )
 from app.core.events.event import Event
@@ -91,9 +92,18 @@ class CommandAdmission:
         return Admitted(profile, refusal)
 
     def profile_of(self, request: CommandRequest) -> DeviceProfile:
-        """The profile that has such a command; InvalidInputError where none has."""
+        """The profile that has such a command; InvalidInputError where none has.
+
+        NeedsSecondPersonError where a second person has to approve it, and nobody is going to be asked.
+        """
         profile = self.profile_named(request.profile)
         profile.check(request.method, request.params)
+        if request.approval is None and (within := profile.approval_of(request.method)) is not None:
+            raise NeedsSecondPersonError(
+                f"profile {profile.name!r} wants a second person for {request.method}; a single command waits for one, "
+                "and nothing else does",
+                within,
+            )
         return profile
 
     def profile_named(self, name: str) -> DeviceProfile:
@@ -104,6 +114,11 @@ class CommandAdmission:
                 "profile", f"{name[:64]!a} is unknown; allowed: {', '.join(sorted(self._profiles))}"
             )
         return profile
+
+    def approval_of(self, request: CommandRequest) -> timedelta | None:
+        """The time in which the profile wants a second person to approve a command; None if it wants none."""
+        profile = self._profiles.get(request.profile)
+        return None if profile is None else profile.approval_of(request.method)
 
     async def judge(self, request: CommandRequest, profile: DeviceProfile) -> Sequence[InterlockVerdict]:
         """Return the verdicts of the interlocks about a command. Nothing is counted.

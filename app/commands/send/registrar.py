@@ -12,6 +12,7 @@ import orjson
 from app.commands.send.publisher import Publisher
 from app.core.access.callers import Caller
 from app.core.clock import IdFactory
+from app.core.commands.approval import TIME_TO_SEND
 from app.core.commands.callback import Expectation, HoldRequest, Registration
 from app.core.commands.command import IfOffline
 from app.core.errors import InvalidInputError
@@ -45,6 +46,8 @@ class CommandRequest:
     """The time that it may wait to be sent; None: it is sent at once, or not at all."""
     not_before: int | None = None
     """The instant before which it is not sent, in microseconds since 1970; only with `hold`."""
+    approval: timedelta | None = None
+    """The time within which a second person has to approve it; None if none is needed."""
 
 
 ToldOf = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
@@ -98,9 +101,12 @@ class Registrar:
 def _hold(request: CommandRequest, rule: LaneRule | None, caller: Caller | None) -> HoldRequest | None:
     """The hold that the caller asks for, else that of the lane, which counts only if the lane is taken."""
     lasts = request.hold if request.hold is not None else timedelta() if rule is None else rule.hold
-    if not lasts:
+    if not lasts and request.approval is None:
         return None
     who = "" if caller is None else caller.lasting().to_text()
+    if request.approval is not None:
+        longest = request.hold or request.approval + max(lasts, TIME_TO_SEND)
+        return HoldRequest(longest, who, request.not_before, approval=min(request.approval, longest))
     return HoldRequest(lasts, who, request.not_before, only_if_taken=request.hold is None)
 
 

@@ -127,6 +127,7 @@ def _judge_by(rules: RuleSet, narrow: RuleSet | None, question: Question) -> Acc
         reason=Reason.ALLOWED,
         rule=allowed,
         requires=max([rule.people for rule in conditions]),
+        within=min([rule.within for rule in conditions if rule.within is not None], default=None),
         limits=tuple([rule for rule in conditions if rule.limit is not None]),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -50,6 +51,8 @@ class AccessDecision:
     """The rule that allows or denies the action."""
     requires: int = 1
     """The number of people who must approve, the caller included."""
+    within: timedelta | None = None
+    """How long the second one has, where one is needed."""
     limits: tuple[AccessRule, ...] = ()
     """All rules whose limit the caller must keep."""
     counted: tuple[tuple[str, AccessRule], ...] = ()

@@ -2,7 +2,7 @@
 
     allow read *:* on *
     deny send *:firmware_* on *
-    require 2 send dji:return_home on dock-*
+    require 2 send dji:return_home on dock-* within 10m
     limit send *:* on * 100/s burst 200
     limit send *:* on dock-* 1/s burst 5 per device
     limit send *:* on * concurrent 20 per tenant
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from typing import Final
 
 from app.core.access.patterns import validate_pattern
 from app.core.characters import named
+from app.core.durations import format_duration, parse_duration
 from app.core.errors import InvalidInputError
 
 
@@ -114,6 +116,8 @@ class AccessRule:
     people: int = 1
     """How many must want it: the caller, and who approves."""
     limit: Limit | Concurrency | None = None
+    within: timedelta | None = None
+    """How long the second one has; None of rules that ask for none."""
 
     @property
     def name(self) -> str:
@@ -125,12 +129,16 @@ class AccessRule:
         return self.action in (None, action)
 
 
+SHORTEST_APPROVAL: Final = timedelta(seconds=1)
+LONGEST_APPROVAL: Final = timedelta(days=7)
+USUAL_APPROVAL: Final = timedelta(minutes=15)
+"""The time that a second person has where nothing says otherwise."""
 _MAX_LENGTH: Final = 512
 _TARGET: Final = "ACTION PROFILE:METHOD on DEVICE"
 _SHAPES: Final = {
     Effect.ALLOW: f"allow {_TARGET}",
     Effect.DENY: f"deny {_TARGET}",
-    Effect.REQUIRE: "require 2 send PROFILE:METHOD on DEVICE",
+    Effect.REQUIRE: "require 2 send PROFILE:METHOD on DEVICE within 15m",
     Effect.LIMIT: f"limit {_TARGET} 100/s burst 200 per device, or limit send PROFILE:METHOD on DEVICE concurrent 20",
 }
 _UNPRINTABLE: Final = re.compile("[^\t -~]")
@@ -171,10 +179,29 @@ def _parse(text: str, role: str, line: int) -> AccessRule:
         raise _incomplete(effect)
     device = _place(words.pop(0))
     limit = _limit(words, action) if effect is Effect.LIMIT else None
+    within = _within(words) if effect is Effect.REQUIRE else None
     if words:
         raise InvalidInputError("rule", f"'{words[0]}' is too much; allowed: {_SHAPES[effect]}")
     people = 2 if effect is Effect.REQUIRE else 1
-    return AccessRule(role, line, text, effect, action, profile, method, device, people, limit)
+    return AccessRule(role, line, text, effect, action, profile, method, device, people, limit, within)
+
+
+def _within(words: list[str]) -> timedelta:
+    """The time that a second person has."""
+    if not words:
+        return USUAL_APPROVAL
+    _expect(words, "within", Effect.REQUIRE, "after the device comes nothing, or within and how long they have")
+    if not words:
+        raise _incomplete(Effect.REQUIRE)
+    word = words.pop(0)
+    try:
+        within = parse_duration(word)
+    except ValueError as error:
+        raise InvalidInputError("rule", f"within '{word}': {error}") from None
+    if not SHORTEST_APPROVAL <= within <= LONGEST_APPROVAL:
+        low, high = format_duration(SHORTEST_APPROVAL), format_duration(LONGEST_APPROVAL)
+        raise InvalidInputError("rule", f"within '{word}' is out of range; allowed: {low} to {high}")
+    return within
 
 
 def is_device(place: str) -> bool:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-SHORTEST_APPROVAL: Final = timedelta(seconds=1)
-LONGEST_APPROVAL: Final = timedelta(days=7)
-USUAL_APPROVAL: Final = timedelta(minutes=15)
-"""The time that a second person has where nothing says otherwise."""
+APPROVE: Final = "approve"
+REFUSE: Final = "refuse"
 TIME_TO_SEND: Final = timedelta(seconds=30)
 """How long a command without a hold of its own waits to be sent after the last moment for its approval."""
 

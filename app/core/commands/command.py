@@ -193,6 +193,11 @@ class Command:
         return self.received_by is not None and self.received_by != self.home_node
 
     @property
+    def awaits_approval(self) -> bool:
+        """True if it is held until a second person has decided about it."""
+        return self.state is CommandState.HELD and self.hold is not None and self.hold.awaits_approval
+
+    @property
     def ready_at(self) -> int:
         """The instant from which it stands in line: that of its approval, or of its registration."""
         approval = None if self.hold is None else self.hold.approval

@@ -19,6 +19,7 @@ from app.core.identifiers import name_of
 from app.core.messages import Publication, UserProperties
 from app.core.paths import Path, first
 from app.core.payload import JsonValue, decode_json
+from app.core.profiles.approvals import ApprovalRule
 from app.core.profiles.catalogue import Catalogue, no_method
 from app.core.profiles.conditions import PathCondition, StateRule
 from app.core.profiles.correlation import Correlation
@@ -164,6 +165,7 @@ class DeviceProfile:
     replies: tuple[ReplySpec, ...] = ()
     interlocks: tuple[Interlock, ...] = ()
     lanes: tuple[LaneRule, ...] = ()
+    approvals: tuple[ApprovalRule, ...] = ()
     _answering: Mapping[str, tuple[ResponseSpec, ...]] = field(init=False, repr=False, compare=False)
     """The kinds of response that answer a method, of all methods that any kind names."""
     _answering_others: tuple[ResponseSpec, ...] = field(init=False, repr=False, compare=False)
@@ -222,6 +224,12 @@ class DeviceProfile:
     def lane_of(self, method: str) -> LaneRule | None:
         """Return the lane through which commands of this method go, if there is one."""
         return next((one for one in self.lanes if one.binds(method)), None) if self.lanes else None
+
+    def approval_of(self, method: str) -> timedelta | None:
+        """Return the time in which a second person has to approve commands of this method; None if none is needed."""
+        if not self.approvals:
+            return None
+        return min((one.within for one in self.approvals if one.binds(method)), default=None)
 
     def topic_of_input(self, spec: InterlockInput, device_id: str) -> str:
         """The topic whose last value an interlock reads for this device; InvalidInputError as from `compose`."""

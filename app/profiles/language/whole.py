@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 from app.core.errors import ConfigurationError
 from app.core.profiles import templates
 from app.core.profiles.profile import DeviceProfile
+from app.profiles.language.approvals import ApprovalTable, approval_faults
 from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import ReadFile, StrictTable, Topic, no_files, template
 from app.profiles.language.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
@@ -53,6 +54,7 @@ class ProfileTable(StrictTable):
     method: list[MethodTable] = Field(default_factory=list)
     interlock: list[InterlockTable] = Field(default_factory=list)
     lane: list[LaneTable] = Field(default_factory=list)
+    approval: list[ApprovalTable] = Field(default_factory=list)
     codes: dict[str, Annotated[str, Field(min_length=1, max_length=300)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -85,6 +87,7 @@ class ProfileTable(StrictTable):
         read = (self.response, self.event, self.presence)
         yield from interlock_faults(self.interlock, self.event, self.parts, self._closed(), self._repeatable())
         yield from lane_faults(self.lane, self._closed())
+        yield from approval_faults(self.approval, self._closed())
         yield from reply_faults(self.reply, self.values, [one.topic for tables in read for one in tables], self.parts)
 
     def _closed(self) -> set[str] | None:
@@ -223,6 +226,7 @@ class ProfileTable(StrictTable):
             presence=tuple(one.build(self.device_id) for one in self.presence),
             interlocks=tuple(one.build(self.event) for one in self.interlock),
             lanes=tuple(one.build() for one in self.lane),
+            approvals=tuple(one.build() for one in self.approval),
         )
 
 
@@ -282,6 +286,7 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "interlock.inputs": InterlockInputTable,
         "interlock.when": ComparisonTable,
         "lane": LaneTable,
+        "approval": ApprovalTable,
         "last": LastTable,
         "state": StateTable,
         "presence": PresenceTable,

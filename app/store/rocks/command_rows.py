@@ -11,7 +11,7 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `reception` | received at (µs), correlation, size of the payload |
 | `occupied` | topics on which it waits, or which it keeps in quarantine |
 | `reports`, `count` | number and instant (µs) of each report that is kept; how many there were |
-| `hold` | null, or until, timeout (µs), claims, caller, given back (µs), claim token, not before (µs), approval |
+| `hold` | until, timeout (µs), claims, caller, given back (µs), token of a claim, not before (µs), approval, or null |
 | `sizes` | of params, result, error, progress, late and each report; -1 where there is none |
 """
 

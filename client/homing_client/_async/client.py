@@ -346,6 +346,25 @@ class AsyncHoming:
         """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""
         return operations.command_of(await self._session.exchange(operations.cancel(command_id)))
 
+    async def approvals(self, limit: int | None = None) -> list[JsonObject]:
+        """List the commands that wait for a second person, soonest end first, each with its `fingerprint`."""
+        return operations.listed(await self._session.exchange(operations.approvals(limit)), "approvals")
+
+    async def approve(self, command_id: str, fingerprint: str, *, note: str = "") -> Command:
+        """Approve a command as a second person: exactly the one that has this fingerprint.
+
+        Raises NotFoundError, ForbiddenError, PreconditionFailedError, and ConflictError when nobody is asked any more.
+        """
+        return await self._decide(command_id, fingerprint, "approve", note)
+
+    async def refuse(self, command_id: str, fingerprint: str, *, note: str = "") -> Command:
+        """Refuse a command as a second person. Raises what `approve` does."""
+        return await self._decide(command_id, fingerprint, "refuse", note)
+
+    async def _decide(self, command_id: str, fingerprint: str, decision: str, note: str) -> Command:
+        request = operations.decide(command_id, fingerprint, decision, note)
+        return operations.command_of(await self._session.exchange(request))
+
     async def commands(
         self,
         *,

@@ -343,6 +343,25 @@ class Homing:
         """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""
         return operations.command_of(self._session.exchange(operations.cancel(command_id)))
 
+    def approvals(self, limit: int | None = None) -> list[JsonObject]:
+        """List the commands that wait for a second person, soonest end first, each with its `fingerprint`."""
+        return operations.listed(self._session.exchange(operations.approvals(limit)), "approvals")
+
+    def approve(self, command_id: str, fingerprint: str, *, note: str = "") -> Command:
+        """Approve a command as a second person: exactly the one that has this fingerprint.
+
+        Raises NotFoundError, ForbiddenError, PreconditionFailedError, and ConflictError when nobody is asked any more.
+        """
+        return self._decide(command_id, fingerprint, "approve", note)
+
+    def refuse(self, command_id: str, fingerprint: str, *, note: str = "") -> Command:
+        """Refuse a command as a second person. Raises what `approve` does."""
+        return self._decide(command_id, fingerprint, "refuse", note)
+
+    def _decide(self, command_id: str, fingerprint: str, decision: str, note: str) -> Command:
+        request = operations.decide(command_id, fingerprint, decision, note)
+        return operations.command_of(self._session.exchange(request))
+
     def commands(
         self,
         *,

@@ -46,6 +46,14 @@ ANSWER: Final[dict[str, Any]] = {
     "streams": [{"structure": "a/+"}],
     "databases": [{"name": "events", "retention": "720h", "shards": 4}],
     "positions": [17],
+    "approvals": [
+        {
+            "command": {**COMMAND, "hold": {"approval": {"until": "2026-03-01T08:00:00.000Z"}}},
+            "asked_by": "anna",
+            "fingerprint": "0123456789abcdef01234567",
+            "may_decide": True,
+        }
+    ],
     "interlocks": [
         {
             "profile": "dji",
@@ -118,6 +126,8 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/state/{topic}": ["state", "show", "a/b"],
     "PUT /v1/state/{topic}": ["state", "put", "a/b", '{"n": 1}', "--if-match", '"1"'],
     "GET /v1/devices/{device_id}/state": ["state", "device", "dock-1"],
+    "GET /v1/approvals": ["held", "approvals"],
+    "POST /v1/commands/{command_id}/approvals": ["held", "refuse", ID, "--yes"],
     "GET /v1/interlocks": ["interlocks", "list"],
     "GET /v1/devices/{device_id}/interlocks": ["interlocks", "check", "dock-1", "cover_open"],
     "POST /v1/transactions": ["state", "transact", '{"write": [{"topic": "a", "data": 1}]}'],

@@ -65,11 +65,6 @@ class Record:
         return self.command.state is CommandState.HELD
 
     @property
-    def awaits_approval(self) -> bool:
-        """True if it is held until a second person has decided, and so stands in no line."""
-        return self.held and self.command.hold is not None and self.command.hold.awaits_approval
-
-    @property
     def was_sent(self) -> bool:
         """True if its values have named it: it did not wait, or its last claim was not undone."""
         hold = self.command.hold
@@ -258,7 +253,7 @@ class CommandTable:
         """A command that is registered."""
         self._numbers = record.number = self._numbers + 1
         self.records[record.command.id] = record
-        self.indexes.enter(record.registration, held=record.held, in_line=not record.awaits_approval)
+        self.indexes.enter(record.registration, held=record.held, in_line=not record.command.awaits_approval)
 
     def restore(self, record: Record, occupied: Collection[str]) -> None:
         """A command as it was, the oldest first; `occupied` as `occupied_by` gave it."""
@@ -266,7 +261,7 @@ class CommandTable:
         self.records[record.command.id] = record
         values = self.indexes.values
         before = {one: values[one] for one in record.values if one in values}
-        self.indexes.enter(record.registration, held=record.held, in_line=not record.awaits_approval)
+        self.indexes.enter(record.registration, held=record.held, in_line=not record.command.awaits_approval)
         if not record.open:
             rests = record.rests_until > self.now()
             self.indexes.leave(record.registration, keep=lambda one: one.topic in occupied, rests=rests)

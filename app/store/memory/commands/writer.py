@@ -169,7 +169,7 @@ class MemoryCommandWriter:
                 due[partition].append(record)
         outcomes = []
         for record in self._lapsed(partitions, before):
-            error = NOT_APPROVED if record.awaits_approval else HOLD_EXPIRED
+            error = NOT_APPROVED if record.command.awaits_approval else HOLD_EXPIRED
             self._settle(record, CommandState.UNSENT, None, error, finisher)
             outcomes.append(record.settled)
         for records in due.values():
@@ -187,7 +187,7 @@ class MemoryCommandWriter:
         if hold.approval.decision == decision:  # the first reply was lost
             return Decided(won=True, outcome=None if decision.approves else record.outcome)
         now = self._table.now()
-        if not record.awaits_approval or min(hold.approval.until, hold.until) <= now:
+        if not record.command.awaits_approval or min(hold.approval.until, hold.until) <= now:
             return Decided(won=False)
         approval = Approval(hold.approval.until, decision, now)
         record.command = replace(record.command, hold=replace(hold, approval=approval))
