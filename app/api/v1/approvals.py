@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi import Response as Reply
 
 from app.api import problems
@@ -18,6 +18,7 @@ from app.api.parameters import DEFAULT_LIMIT, CommandId, Limit, check_names
 from app.api.ports import CommandPorts
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json
+from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute
 from app.api.v1 import approval_models as models
 from app.api.v1 import command_models as schemas
@@ -36,7 +37,7 @@ from app.core.errors import (
     PreconditionRequiredError,
 )
 
-router = APIRouter(prefix="/v1", tags=["commands"], route_class=StrictBodyRoute)
+router = GuardedRouter(prefix="/v1", tags=["commands"], route_class=StrictBodyRoute)
 
 _AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
 _MOST_LOOKED_AT: Final = 10_000
