@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 
 from app.cluster.engine import open_cluster
 from app.core.clock import Clock
@@ -66,6 +68,9 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         events=_event_engine(settings, clock, counters, folders, terms),
         open_intake=lambda client_id, still_ours: PahoMqttClient(
             intake_options(settings, client_id), counters, still_ours=still_ours
+        ),
+        open_listener=lambda client_id: PahoMqttClient(
+            replace(mqtt_options(settings, client_id), session_expiry=timedelta()), counters
         ),
     )
 

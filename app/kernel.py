@@ -74,6 +74,8 @@ class Adapters:
     """What keeps the sessions of a broker in this node; None: they are in memory alone."""
     open_intake: OpenSession | None = None
     """The same as `open_mqtt` for sessions that bring events in."""
+    open_listener: Callable[[str], MqttClient] | None = None
+    """Makes a client that looks on for a while, and of which the broker keeps nothing; None where nobody can."""
 
 
 class Channel:

@@ -41,6 +41,7 @@ from app.replies.plane import open_replies
 from app.runtime.services import Services
 from app.runtime.telemetry import Fill
 from app.settings import Settings
+from app.traffic import open_traffic
 from app.webhooks.plane import nobody, open_webhooks
 
 
@@ -123,6 +124,7 @@ class Homing:
             queues=queues,
             broker=broker,
             fleets=fleets,
+            traffic=open_traffic(kernel),
             overviews=Overviews(
                 peers=commands.peers,
                 explainer=commands.explainer,

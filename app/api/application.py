@@ -50,6 +50,7 @@ from app.api.v1 import (
     profiles,
     queues,
     state,
+    traffic,
     webhooks,
 )
 from app.api.v1.unseen_models import unseen
@@ -85,6 +86,7 @@ GUARDED: Final[tuple[GuardedRouter, ...]] = (
     me.router,
     login.guarded,
     profiles.router,
+    traffic.router,
     keys.router,
     people.router,
     access.router,

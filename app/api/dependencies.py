@@ -27,6 +27,7 @@ from app.core.commands.command import Command
 from app.core.errors import ForbiddenError, NoDirectoryError, UnavailableError
 from app.core.events.event import Entry
 from app.events.plane import EventPlane, needed
+from app.traffic import Traffic
 
 _Port = TypeVar("_Port")
 
@@ -232,6 +233,8 @@ EventsOrNone = Annotated[EventPlane | None, Depends(_port(lambda ports: ports.ev
 """The event plane, where there is one."""
 OwnBroker = Annotated[BrokerOperations, Depends(_port(lambda ports: needed_broker(ports.broker).operations))]
 """The operations of the broker in this node; BrokerOffError where there is none."""
+BrokerTraffic = Annotated[Traffic, Depends(_port(lambda ports: ports.traffic))]
+"""What devices and broker say to each other."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
 Records = Annotated[DirectoryRecords, Depends(_directory)]

@@ -23,6 +23,7 @@ FOR_ALL: Final = frozenset(
         "GET /v1/interlocks",
         "GET /v1/profiles",
         "GET /v1/profiles/{name}/methods",
+        "POST /v1/profiles/trial",
         "GET /v1/keys",
         "POST /v1/keys",
         "DELETE /v1/keys/{key_id}",

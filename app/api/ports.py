@@ -35,6 +35,7 @@ from app.runtime.telemetry import Counters, Fill
 from app.store.command_history import CommandHistory
 from app.store.commands import CommandReader
 from app.store.holds import HoldStore
+from app.traffic import Traffic
 from app.webhooks.administration import WebhookAdministrator
 
 if TYPE_CHECKING:
@@ -148,5 +149,7 @@ class Ports:
     broker: BrokerPlane | None
     """None on a node that is no broker."""
     fleets: FleetPlane
+    traffic: Traffic
+    """Listens to the broker for callers."""
     queues: QueuePlane | None
     """None where there are no events, or where their engine keeps no queues."""

@@ -39,6 +39,8 @@ COMMANDS: Final = {
     "profiles": VerbEntry("cluster:profiles", "List the device profiles of the node."),
     "interlocks": VerbEntry("interlocks:application", "List interlocks, and check them for a device and method."),
     "methods": VerbEntry("cluster:methods", "List the methods of a profile."),
+    "traffic": VerbEntry("traffic:traffic", "Listen to the broker, and show how profiles read each message."),
+    "trial": VerbEntry("traffic:trial", "Show what each profile would make of a message."),
 }
 EVENTS: Final = {
     "events": VerbEntry("events:application", "Read, follow and publish events of devices."),

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from homing_client._async.fleet import AsyncFleet
     from homing_client._async.publisher import AsyncMessagePublisher, AsyncSentMessage
     from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
+    from homing_client._async.traffic import AsyncTraffic
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
     from homing_client._sync.broker import Broker
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from homing_client._sync.fleet import Fleet
     from homing_client._sync.publisher import MessagePublisher, SentMessage
     from homing_client._sync.queues import Message, Queue, Queues
+    from homing_client._sync.traffic import Traffic
     from homing_client._sync.webhooks import Webhooks
 
 __all__ = [
@@ -94,6 +96,7 @@ __all__ = [
     "AsyncQueues",
     "AsyncReader",
     "AsyncSentMessage",
+    "AsyncTraffic",
     "AsyncTransport",
     "AsyncWebhooks",
     "Broker",
@@ -143,6 +146,7 @@ __all__ = [
     "State",
     "Tagged",
     "TimedOutError",
+    "Traffic",
     "Transport",
     "UnavailableError",
     "UnexpectedAnswerError",
@@ -151,7 +155,7 @@ __all__ = [
     "__version__",
 ]
 
-_SUBJECTS: Final = ("Access", "Broker", "Events", "Exchanges", "Fleet", "Queues", "Webhooks")
+_SUBJECTS: Final = ("Access", "Broker", "Events", "Exchanges", "Fleet", "Queues", "Traffic", "Webhooks")
 _MODULES: Final = {
     **dict.fromkeys(("AsyncHoming", "AsyncDevice"), "_async.client"),
     **dict.fromkeys(("Homing", "Device"), "_sync.client"),

@@ -361,6 +361,12 @@ def log_event_of(one: ServerEvent) -> LogEvent | None:
     return None if body is None else LogEvent(one.event, one.id, body)
 
 
+def heard_of(one: ServerEvent) -> JsonObject | None:
+    """Read a server-sent event about the broker's traffic, with its `kind`; None for one of the connection alone."""
+    body = _told(one)
+    return None if body is None else {"kind": one.event, **body}
+
+
 def happening_of(one: ServerEvent) -> Happening | None:
     """Read a server-sent event about any command; None for one that is for the connection alone."""
     body = _told(one)

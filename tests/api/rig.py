@@ -212,6 +212,7 @@ def build(
         if settings.events.url
         else None,
         open_intake=lambda client_id, _still_ours: LoopbackMqttClient(broker, client_id, counters),
+        open_listener=lambda client_id: LoopbackMqttClient(broker, client_id, counters),
     )
     return Homing(settings, adapters, failures.append), store, mqtt, broker
 

@@ -34,9 +34,10 @@ HOOK: Final = "wh_01J00000000000000000000001"
 LIST_OF_DEVICE: Final = "GET /v1/devices/{device_id}/commands"
 BODIES: Final[dict[str, Any]] = {
     "POST /v1/devices/{device_id}/commands": {"method": "ok"},
+    "POST /v1/profiles/trial": {"topic": "a/b", "payload": "x"},
     "PUT /v1/devices/{device_id}": {"note": "by the door"},
 }
-QUERIES: Final = {"GET /v1/devices/{device_id}/interlocks": "?method=ok"}
+QUERIES: Final = {"GET /v1/devices/{device_id}/interlocks": "?method=ok", "GET /v1/traffic": "?for=1ms"}
 ROLES: Final = {
     "nobody": (),
     "viewer": ("read",),
@@ -299,7 +300,7 @@ async def test_everybody_may_know_who_they_are(site: Site) -> None:
         ("nobody", []),
         ("admin", ["fleet", "webhooks", "queues", "access", "audit"]),
         ("watcher", ["nodes", "metrics"]),
-        ("boss", ["fleet", "webhooks", "queues", "access", "audit", "nodes", "metrics"]),
+        ("boss", ["fleet", "webhooks", "queues", "access", "audit", "nodes", "metrics", "trace"]),
     ],
 )
 async def test_menus_are_told_what_one_may_do_that_is_about_no_device(

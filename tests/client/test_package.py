@@ -143,6 +143,8 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "POST /v1/commands/{command_id}/approvals": lambda homing: done(homing.approve, C, "f"),
     "GET /v1/interlocks": lambda homing: done(homing.interlocks),
     "GET /v1/devices/{device_id}/interlocks": lambda homing: done(homing.check_interlocks, D, "m"),
+    "GET /v1/traffic": lambda homing: all_of(homing.traffic.listen, "a/#", lasting="1s", limit=1),
+    "POST /v1/profiles/trial": lambda homing: done(homing.traffic.try_message, "a/b", b"x"),
     "GET /v1/nodes": lambda homing: done(homing.nodes),
     "GET /v1/overview": lambda homing: done(homing.overview),
     "GET /v1/me": lambda homing: done(homing.me),

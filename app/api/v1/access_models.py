@@ -62,7 +62,7 @@ class Me(_AccessModel):
         list[Action],
         Field(
             description="The actions about no device that the caller may do: in their own tenant, and `nodes` and "
-            "`metrics` of Homing itself. Menus are made of them."
+            "`metrics` and `trace` of Homing itself. Menus are made of them."
         ),
     ] = []
     limits: Annotated[list[HeldLimit], Field(description="The limits of these roles and of the key.")] = []

@@ -47,6 +47,7 @@ class Action(StrEnum):
     AUDIT = "audit"
     NODES = "nodes"
     METRICS = "metrics"
+    TRACE = "trace"
 
 
 QUEUE_PLACE: Final = "queue/"
@@ -56,7 +57,7 @@ EXCHANGE_PLACE: Final = "exchange/"
 _PLACES: Final = (QUEUE_PLACE, EXCHANGE_PLACE)
 OF_TENANTS: Final = (Action.FLEET, Action.WEBHOOKS, Action.QUEUES, Action.ACCESS, Action.AUDIT)
 """They concern what a tenant has, whatever the device."""
-OF_CLUSTER: Final = (Action.NODES, Action.METRICS)
+OF_CLUSTER: Final = (Action.NODES, Action.METRICS, Action.TRACE)
 """They concern Homing itself, which belongs to no tenant."""
 OF_METHODS: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Action.OVERRIDE})
 """They concern one method of one device; without these they are refused."""

@@ -49,9 +49,13 @@ class Tracer:
         """The topic filters that bring all that the profiles send and read."""
         return sorted({one for ear in self._profiles for one in ear.filters()})
 
+    def read(self, message: ReceivedMessage, now_ms: int) -> list[Seen]:
+        """Return what each profile that has the topic makes of it, and count nothing."""
+        return [Seen(ear.name, *one) for ear in self._profiles for one in ear.hear(message, now_ms)]
+
     def hear(self, message: ReceivedMessage, now_ms: int) -> list[Seen]:
         """Return what each profile that has the topic makes of it."""
-        seen = [Seen(ear.name, *one) for ear in self._profiles for one in ear.hear(message, now_ms)]
+        seen = self.read(message, now_ms)
         self.heard += 1
         self.strangers += not seen
         self.counts.update((one.profile, one.outcome) for one in seen)

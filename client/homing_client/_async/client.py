@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from homing_client._async.link import AsyncLink
     from homing_client._async.publisher import AsyncMessagePublisher
     from homing_client._async.queues import AsyncQueue, AsyncQueues
+    from homing_client._async.traffic import AsyncTraffic
     from homing_client._async.webhooks import AsyncWebhooks
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -101,6 +102,13 @@ class AsyncHoming:
         from homing_client._async.queues import AsyncQueues  # noqa: PLC0415 - likewise
 
         return AsyncQueues(self._session)
+
+    @cached_property
+    def traffic(self) -> AsyncTraffic:
+        """The messages between devices and broker."""
+        from homing_client._async.traffic import AsyncTraffic  # noqa: PLC0415 - likewise
+
+        return AsyncTraffic(self._session)
 
     def queue(self, name: str) -> AsyncQueue:
         """One queue, to consume from."""

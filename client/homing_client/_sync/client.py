@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from homing_client._sync.link import Link
     from homing_client._sync.publisher import MessagePublisher
     from homing_client._sync.queues import Queue, Queues
+    from homing_client._sync.traffic import Traffic
     from homing_client._sync.webhooks import Webhooks
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -102,6 +103,13 @@ class Homing:
         from homing_client._sync.queues import Queues  # noqa: PLC0415 - likewise
 
         return Queues(self._session)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """The messages between devices and broker."""
+        from homing_client._sync.traffic import Traffic  # noqa: PLC0415 - likewise
+
+        return Traffic(self._session)
 
     def queue(self, name: str) -> Queue:
         """One queue, to consume from."""

@@ -85,6 +85,7 @@ ANSWER: Final[dict[str, Any]] = {
     "lines": [{"writer": "n1", "seq": 1, "line": {"who": "ci"}}],
     "sessions": [{"client_id": "dock-1", "principal": "device:dock-1", "connected": True}],
     "retained": [{"topic": "a/b", "qos": 1, "bytes": 3, "client_id": "dock-1"}],
+    "readings": [{"profile": "dji", "outcome": "event", "sentence": "event osd of dock-1"}],
     "allowed": True,
     "intact": True,
 }
@@ -105,6 +106,8 @@ VERBS: Final[dict[str, list[str]]] = {
     "DELETE /v1/devices/{device_id}": ["devices", "remove", "dock-1"],
     "GET /v1/profiles": ["profiles"],
     "GET /v1/profiles/{name}/methods": ["methods", "dji"],
+    "GET /v1/traffic": ["traffic", "a/#", "--for", "1s", "-n", "1"],
+    "POST /v1/profiles/trial": ["trial", "a/b", '{"n": 1}'],
     "GET /v1/nodes": ["nodes"],
     "GET /v1/overview": ["overview"],
     "GET /v1/me": ["whoami"],
@@ -240,6 +243,11 @@ def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, oper
         fake_node.answers = [(200, [("bookmark", {}), ("outcome", COMMAND)])]
     if operation == "GET /v1/events/stream":
         fake_node.answers = [(200, [("bookmark", {"cursor": "1"}), ("event", ANSWER["events"][0])])]
+    if operation == "GET /v1/traffic":
+        heard = {"at": "2026-03-01T08:00:00.000Z", "bytes": 1, "retain": False, "payload": "x", "cut": False}
+        end = {"heard": 1, "strangers": 0, "dropped": 0, "outcomes": []}
+        begun = ("listening", {"topics": ["a/#"], "for": "1s"})
+        fake_node.answers = [(200, [begun, ("message", {**ANSWER, **heard, "topic": "a/b"}), ("end", end)])]
     if operation == "POST /v1/queues/{name}/take":
         lent = {"loan": "x", "delivery": 1, "until": "", "database": "events", "event": ANSWER["events"][0]}
         fake_node.answers = [(200, {"events": [lent]}), (200, {"settled": 1, "over": []})]

@@ -1,0 +1,43 @@
+# Made by scripts/unasync.py from _async/traffic.py. Do not edit.
+"""Messages between devices and broker: a look at those that come, and what profiles make of one."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+
+from homing_client._operations import JsonObject, body_of, duration, heard_of
+from homing_client._sync.session import Session
+from homing_client._wire import Request
+
+
+class Traffic:
+    """The messages of the broker, for those who look for what is wrong with a device. `Homing.traffic`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def listen(
+        self, topic: str | None = None, *, lasting: timedelta | str = "60s", limit: int = 1000
+    ) -> Iterator[JsonObject]:
+        """Listen to the topics that match a filter, or to all that the profiles have, until time or limit is reached.
+
+        The `kind` of each is `listening`, `message` or `end`. Raises NotAllowedError; another node is asked where too
+        many listen on one.
+        """
+        query = {"topic": topic, "for": duration(lasting), "limit": str(limit)}
+        with closing(self._session.stream(Request("GET", "/v1/traffic", query=query), None)) as told:
+            for one in told:
+                heard = heard_of(one)
+                if heard is not None:
+                    yield heard
+                    if heard["kind"] == "end":
+                        return
+
+    def try_message(self, topic: str, payload: str | bytes, *, retain: bool = False) -> JsonObject:
+        """Say what each profile would make of a message. Nothing is sent."""
+        said = {"payload": payload} if isinstance(payload, str) else {"payload_base64": b64encode(payload).decode()}
+        body = {"topic": topic, **said, "retain": retain}
+        return body_of(self._session.exchange(Request("POST", "/v1/profiles/trial", body=body)))
