@@ -23,6 +23,7 @@ const MENU = [
   { name: "events", word: "Events", key: "e", href: "#/events", plane: "events" },
   { name: "nodes", word: "Nodes", key: "n", href: "#/nodes", action: "nodes" },
   { name: "profiles", word: "Profiles", key: "p", href: "#/profiles" },
+  { name: "traffic", word: "Traffic", key: "t", href: "#/traffic", action: "trace" },
   { name: "access", word: "Access", key: "a", href: "#/access/keys", plane: "devices" },
 ];
 const KEYS = [
@@ -68,6 +69,8 @@ const Send = lazy("send.js", "Send");
 const Webhook = lazy("webhook.js", "Webhook");
 const Webhooks = lazy("webhooks.js", "Webhooks");
 const Latency = lazy("latency.js", "Latency");
+const Traffic = lazy("traffic.js", "Traffic");
+const Try = lazy("traffic.js", "Try");
 const Login = lazy("login.js", "Login");
 
 /** Goes to a page with these filters. @param {string} name */
@@ -94,6 +97,8 @@ function pageOf({ parts, params }) {
   if (name === "access") return { name, title: "Access", page: html`<${Access} part=${id ?? "keys"} params=${params} go=${filtered("access/audit")} />` };
   if (name === "profiles" && id) return { name, title: id, page: html`<${Profile} key=${id} name=${id} />` };
   if (name === "profiles") return { name, title: "Profiles", page: html`<${Profiles} />` };
+  if (name === "traffic") return { name, title: "Traffic", page: html`<${Traffic} params=${params} go=${filtered(name)} />` };
+  if (name === "try") return { name: "profiles", title: "Try a message", page: html`<${Try} />` };
   if (name === "latency") return { name: "commands", title: "Latency", page: html`<${Latency} />` };
   if (name === "held") return { name: "commands", title: "Held", page: html`<${Held} />` };
   if (name === "webhooks" && id) return { name, title: id, page: html`<${Webhook} key=${id} id=${id} />` };

@@ -2,8 +2,8 @@
 
 import { useState } from "./vendor/hooks.js";
 
-/** @param {(typed: FormData) => Promise<any>} ask @param {(made: any) => void} done */
-export function useSubmit(ask, done) {
+/** @param {(typed: FormData) => Promise<any>} ask @param {(made: any) => void} done @param {boolean} [empty] what was typed goes away once it is done */
+export function useSubmit(ask, done, empty = true) {
   const [error, fail] = useState(/** @type {any} */ (null));
   const [busy, work] = useState(false);
   /** @param {any} event */
@@ -15,7 +15,7 @@ export function useSubmit(ask, done) {
     fail(null);
     try {
       done(await ask(new FormData(form)));
-      form.reset();
+      if (empty) form.reset();
     } catch (problem) {
       fail(problem);
     }

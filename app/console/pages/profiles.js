@@ -20,7 +20,7 @@ export function Profiles() {
         <td class="took">${one.methods}<span class="unit"> ${one.methods === 1 ? "method" : "methods"}</span></td>
         <td class="what">${one.unknown === "closed" ? "others are refused" : "others are sent"}</td>
         <td class="note-cell">${one.description}</td></tr>`)}</tbody></table>
-      <p class="muted">${counted(found.profiles.length, "profile")} shown</p>`}`;
+      <p class="row"><a class="button" href="#/try">Try a message …</a><span class="muted">${counted(found.profiles.length, "profile")} shown</span></p>`}`;
 }
 
 /** @param {{ one: any }} props */
