@@ -24,31 +24,47 @@ class CertificateFiles:
     authority: Path
 
 
+class CertificateAuthority:
+    """Makes certificates that are valid from long ago on; `file` has its own."""
+
+    def __init__(self, folder: Path, name: str = "authority", file: str = "ca.pem") -> None:
+        self._folder, self._name, self._key = folder, _name(name), ec.generate_private_key(ec.SECP256R1())
+        root = (
+            _builder(self._name, self._name, _now() + timedelta(days=3650))
+            .public_key(self._key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.file = folder / file
+        self.file.write_bytes(root.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, name: str, *, days: float = 90) -> CertificateFiles:
+        """A certificate of this common name, valid until so many days from now."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = [x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        leaf = (
+            _builder(_name(name), self._name, _now() + timedelta(days=days))
+            .public_key(key.public_key())
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        files = CertificateFiles(self._folder / f"{name}.pem", self._folder / f"{name}.key", self.file)
+        files.certificate.write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
+        files.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        return files
+
+
 def make_certificate(folder: Path, name: str = "server", *, days: float = 90) -> CertificateFiles:
     """A certificate that an authority of its own has signed, valid until so many days from now, and from long ago."""
-    now = datetime.fromtimestamp(SystemClock().wall(), UTC)
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority, subject = _name(f"authority of {name}"), _name(name)
-    root = (
-        _builder(authority, authority, now + timedelta(days=3650))
-        .public_key(authority_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    names = [x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("localhost")]
-    leaf = (
-        _builder(subject, authority, now + timedelta(days=days))
-        .public_key(key.public_key())
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    files = CertificateFiles(folder / f"{name}.pem", folder / f"{name}.key", folder / f"{name}-ca.pem")
-    files.certificate.write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
-    files.authority.write_bytes(root.public_bytes(serialization.Encoding.PEM))
-    files.key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return files
+    return CertificateAuthority(folder, f"authority of {name}", f"{name}-ca.pem").issue(name, days=days)
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(SystemClock().wall(), UTC)
 
 
 def redis_tls(files: CertificateFiles, port: int) -> tuple[str, ...]:

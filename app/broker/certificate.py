@@ -1,19 +1,22 @@
-"""The certificate that the broker shows over TLS, read anew when its files change."""
+"""The certificates of TLS: the one that the broker shows, read anew when its files change, and those of clients."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
+from app.core.broker.rights import ClientCertificate
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 
 CERT_FILE: Final = "HOMING_BROKER_CERT_FILE"
 KEY_FILE: Final = "HOMING_BROKER_KEY_FILE"
+CLIENT_CA_FILE: Final = "HOMING_BROKER_CLIENT_CA_FILE"
 DAY: Final = 86_400
 SOON_DAYS: Final = 14
 """A certificate is talked about from so many days before its end on."""
@@ -27,6 +30,7 @@ _FIRST_YEAR: Final = 50
 """Years of two digits begin with 1950 (RFC 5280, 4.1.2.5.1)."""
 
 _Stamp = tuple[int, int, int] | None
+_Shown = Mapping[str, Any]
 
 _log = structlog.get_logger(__name__)
 
@@ -34,16 +38,18 @@ _log = structlog.get_logger(__name__)
 class ServerCertificate:
     """A certificate and its key, from two PEM files; ConfigurationError when they cannot be used.
 
+    With a `client_ca_file`, clients may show a certificate that one of the authorities in it has made.
+
     `refresh` takes what has changed in the files, all or nothing: handshakes after it have the new certificate. It also
     tells when the end is near.
     """
 
-    def __init__(self, cert_file: Path, key_file: Path, clock: Clock) -> None:
-        self._files = (cert_file, key_file)
+    def __init__(self, cert_file: Path, key_file: Path, clock: Clock, client_ca_file: Path | None = None) -> None:
+        self._files = (cert_file, key_file, client_ca_file)
         self._clock = clock
         self._loaded = self._settling = self._stamps()
         self._told_days: int | None = None
-        self.context: Final = _context(cert_file, key_file)
+        self.context: Final = _context(cert_file, key_file, client_ca_file)
         """The context for the listener. It hands each handshake over to the present certificate."""
         self._current = self.context
         self._expires_at = _expiry_of(cert_file)
@@ -73,9 +79,9 @@ class ServerCertificate:
         self._warn()
 
     def _load(self) -> None:
-        cert_file, key_file = self._files
+        cert_file = self._files[0]
         try:
-            current, expires_at = _context(cert_file, key_file), _expiry_of(cert_file)
+            current, expires_at = _context(*self._files), _expiry_of(cert_file)
         except ConfigurationError as error:
             _log.error("broker_certificate_refused", reason=str(error))
             return
@@ -93,9 +99,17 @@ class ServerCertificate:
         """Called in each handshake, whether or not the client names a server."""
         connection.context = self._current
 
-    def _stamps(self) -> tuple[_Stamp, _Stamp]:
-        cert_file, key_file = self._files
-        return _stamp(cert_file), _stamp(key_file)
+    def _stamps(self) -> list[_Stamp]:
+        return [None if one is None else _stamp(one) for one in self._files]
+
+
+def client_certificate(shown: _Shown) -> ClientCertificate | None:
+    """Return the certificate as `ssl` tells of it; None where its subject has not one common name."""
+    names = [value for part in shown.get("subject", ()) for kind, value in part if kind == "commonName"]
+    if len(names) != 1 or not names[0]:
+        return None
+    begins, ends = (ssl.cert_time_to_seconds(shown[one]) for one in ("notBefore", "notAfter"))
+    return ClientCertificate(names[0], begins, ends)
 
 
 def _stamp(file: Path) -> _Stamp:
@@ -106,7 +120,7 @@ def _stamp(file: Path) -> _Stamp:
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
-def _context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
+def _context(cert_file: Path, key_file: Path, client_ca_file: Path | None) -> ssl.SSLContext:
     """The context of these files, TLS 1.2 and newer; ConfigurationError says which one is wrong."""
     _check_pem(CERT_FILE, cert_file, _CERTIFICATE, "certificate")
     _check_pem(KEY_FILE, key_file, _KEY, "private key")
@@ -126,7 +140,21 @@ def _context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
         raise ConfigurationError(
             f"{CERT_FILE}, {KEY_FILE}: {cert_file} and {key_file} cannot be used: {error}"
         ) from None
+    if client_ca_file is not None:
+        _ask_clients(context, client_ca_file)
     return context
+
+
+def _ask_clients(context: ssl.SSLContext, client_ca_file: Path) -> None:
+    """Let clients show certificates of these authorities. A session is never resumed: it would tell of an old one."""
+    _check_pem(CLIENT_CA_FILE, client_ca_file, _CERTIFICATE, "certificate")
+    try:
+        context.load_verify_locations(client_ca_file)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{CLIENT_CA_FILE}: {client_ca_file} cannot be used: {error}") from None
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
 
 
 def _check_pem(variable: str, file: Path, mark: str, kind: str) -> None:

@@ -12,12 +12,12 @@ from typing import Final
 from app.access.authority import Authority
 from app.broker.topics import DeviceTopics
 from app.core.access.callers import Caller
-from app.core.access.devices import device_of_principal
+from app.core.access.devices import device_of_principal, principal_of_device
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
 from app.core.broker.codes import ReasonCode
 from app.core.broker.figures import FIGURES
-from app.core.broker.rights import OWN_NODE, Permit
+from app.core.broker.rights import OWN_NODE, ClientCertificate, Permit
 from app.core.errors import HomingError, UnauthenticatedError, UnavailableError
 from app.core.identifiers import id_of_name
 
@@ -31,7 +31,8 @@ MOST_KNOWN: Final = 1024
 class AccessDoor:
     """Takes an API key or a token as the password, with the id of its principal as the user name.
 
-    A device has its own id as the user name. `own` is the login of the node itself.
+    A device has its own id as the user name. It may show a certificate with its name instead of a key. `own` is the
+    login of the node itself.
     """
 
     def __init__(self, authority: Authority, topics: DeviceTopics, own: tuple[str, str]) -> None:
@@ -39,10 +40,12 @@ class AccessDoor:
         self._topics = topics
         self._own = (own[0].encode(), own[1].encode())
 
-    def admit(self, user_name: str | None, password: bytes | None) -> Permit | ReasonCode:
+    def admit(
+        self, user_name: str | None, password: bytes | None, certificate: ClientCertificate | None = None
+    ) -> Permit | ReasonCode:
         """Admit a client by the rules of this moment."""
         if not password:
-            return ReasonCode.NOT_AUTHORIZED
+            return ReasonCode.NOT_AUTHORIZED if certificate is None else self._certified(user_name, certificate)
         name, secret = self._own
         if secret and compare_digest((user_name or "").encode(), name) and compare_digest(password, secret):
             return OWN_NODE
@@ -58,9 +61,21 @@ class AccessDoor:
         if device is None:
             known = user_name == owner
             return _CallerPermit(self._authority, self._topics, caller, owner) if known else _WRONG
-        if id_of_name(user_name or "") != device:
+        if id_of_name(user_name or "") != device or (certificate and id_of_name(certificate.name) != device):
             return _WRONG
-        permit = _DevicePermit(self._authority, self._topics, caller, owner, device)
+        return self._device(caller, device)
+
+    def _certified(self, user_name: str | None, certificate: ClientCertificate) -> Permit | ReasonCode:
+        """Admit the device that the certificate names, if the directory has it; the user name may be left out."""
+        device = id_of_name(certificate.name)
+        if user_name and id_of_name(user_name) != device:
+            return _WRONG
+        begins_us, ends_us = (round(one * 1_000_000) for one in (certificate.not_before, certificate.not_after))
+        caller = Caller.of_login(principal_of_device(device), issued_us=begins_us, expires_us=ends_us)
+        return self._device(caller, device)
+
+    def _device(self, caller: Caller, device: str) -> Permit | ReasonCode:
+        permit = _DevicePermit(self._authority, self._topics, caller, principal_of_device(device), device)
         return permit if permit.valid() else ReasonCode.NOT_AUTHORIZED
 
 

@@ -11,7 +11,7 @@ from typing import Final, cast
 import structlog
 
 from app import __version__
-from app.broker.certificate import ServerCertificate
+from app.broker.certificate import ServerCertificate, client_certificate
 from app.broker.handshake import TlsDoorway
 from app.broker.keeper import SessionKeeper
 from app.broker.stream import MOST_UNSENT_BYTES, UNSENT_BYTES, ClientStream, MessageStream
@@ -136,7 +136,8 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
             self._broker.counters["broker.refused.too_many_of_peer"] += 1
             stream.abort()
             return
-        self.begin(peer)
+        shown = transport.get_extra_info("peercert")
+        self.begin(peer, client_certificate(shown) if shown else None)
 
     def data_received(self, data: bytes) -> None:
         self.feed(data)

@@ -103,7 +103,7 @@ def _listen(settings: Settings, clock: Clock, *, strangers: bool) -> list[Broker
     broker, sockets = settings.broker, []
     certificate = None
     if broker.cert_file is not None and broker.key_file is not None:
-        certificate = ServerCertificate(broker.cert_file, broker.key_file, clock)
+        certificate = ServerCertificate(broker.cert_file, broker.key_file, clock, broker.client_ca_file)
     for variable, url in (("HOMING_BROKER_URL", broker.url), ("HOMING_BROKER_TLS_URL", broker.tls_url)):
         if not url:
             continue

@@ -12,6 +12,7 @@ from app.core.broker.broker import Broker
 from app.core.broker.codes import PacketError, PacketType, protocol_error
 from app.core.broker.connection import BrokerConnection
 from app.core.broker.decoder import decode
+from app.core.broker.rights import ClientCertificate
 from app.core.broker.wire import Framing
 
 UNSENT_BYTES: Final = 262_144
@@ -35,13 +36,13 @@ class ClientStream(PausableLink):
         """See ClientLink."""
         return self._saturated
 
-    def begin(self, peer: str = "") -> None:
-        """Let the broker know of it, and of the peer if its peers are limited there."""
+    def begin(self, peer: str = "", certificate: ClientCertificate | None = None) -> None:
+        """Let the broker know of it, of the peer if its peers are limited there, and of what the client has shown."""
         if self._keeper is None:
-            self._connection = self._broker.open(self, peer)
+            self._connection = self._broker.open(self, peer, certificate)
             return
         link = self._keeper.link(self)
-        self._connection = self._broker.open(link, peer)
+        self._connection = self._broker.open(link, peer, certificate)
         link.drained = self._connection.drained
 
     def feed(self, data: bytes) -> None:

@@ -101,7 +101,7 @@ def _look_at_own_broker(settings: Settings) -> Iterator[Diagnosis]:
     days_left, trouble = None, ""
     if cert_file is not None and key_file is not None:
         try:
-            days_left = ServerCertificate(cert_file, key_file, SystemClock()).days_left
+            days_left = ServerCertificate(cert_file, key_file, SystemClock(), settings.broker.client_ca_file).days_left
         except ConfigurationError as error:
             trouble = str(error)
     return about_own_broker(settings, days_left, trouble)

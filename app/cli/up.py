@@ -45,6 +45,10 @@ _TlsCert = Annotated[
 _TlsKey = Annotated[
     Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate in the PEM format.")
 ]
+_TlsClientCa = Annotated[
+    Path | None,
+    typer.Option("--tls-client-ca", metavar="FILE", help="The authorities of devices' certificates in the PEM format."),
+]
 _Profile = Annotated[
     str | None, typer.Option(help="The device profile of commands that name none. By default, homing.")
 ]
@@ -58,6 +62,7 @@ def up(
     mqtts: _Mqtts = None,
     tls_cert: _TlsCert = None,
     tls_key: _TlsKey = None,
+    tls_client_ca: _TlsClientCa = None,
     api: _Api = None,
     profile: _Profile = None,
     open_: _Open = False,
@@ -75,7 +80,7 @@ def up(
     from app.store.data_folder import DataFolder
 
     overrides = _overrides(api, profile)
-    if broker := _broker(mqtt, mqtts, tls_cert, tls_key):
+    if broker := _broker(mqtt, mqtts, tls_cert, tls_key, tls_client_ca):
         overrides["broker"] = broker
     path = data.absolute()
     settings_of_folder(path, authenticate=not open_, **overrides)  # what is wrong with them is said before all else
@@ -94,13 +99,17 @@ def up(
         folder.release()
 
 
-def _broker(mqtt: str | None, mqtts: str | None, cert: Path | None, key: Path | None) -> dict[str, Any]:
+def _broker(
+    mqtt: str | None, mqtts: str | None, cert: Path | None, key: Path | None, client_ca: Path | None
+) -> dict[str, Any]:
     """The settings of the broker that options name; Stop when they do not fit together."""
     if (cert is None) is not (key is None):
         raise Stop("--tls-cert and --tls-key belong together: one of them is missing", Exit.USAGE)
     found: dict[str, Any] = {}
     if cert is not None and key is not None:
         found = {"cert_file": cert.absolute(), "key_file": key.absolute()}
+    if client_ca is not None:
+        found["client_ca_file"] = client_ca.absolute()
     if mqtt is not None:
         found["url"] = _broker_url("mqtt", mqtt)
     if mqtts is not None:

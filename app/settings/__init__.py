@@ -302,6 +302,14 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _certificates_need_rules(self) -> Self:
+        if self.broker.client_ca_file and not self.access.url:
+            raise ValueError(
+                "HOMING_BROKER_CLIENT_CA_FILE needs HOMING_ACCESS_URL: there it says which devices may come"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _events_of_one(self) -> Self:
         if self.events.url and engine_kind(self.store.url).shared and not events_kind(self.events.url).shared:
             raise ValueError(

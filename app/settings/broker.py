@@ -21,6 +21,8 @@ class BrokerSettings(SettingsGroup):
     """A PEM file of the broker's certificate, followed by those that lead to its authority."""
     key_file: OptionalFile = None
     """A PEM file of the key of that certificate, without a password."""
+    client_ca_file: OptionalFile = None
+    """A PEM file of the authorities whose certificates devices may log in with. If None, nobody is asked for one."""
     max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
     """The maximum number of connections of MQTT clients, this node's own included."""
     max_connections_per_peer: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
@@ -56,4 +58,6 @@ class BrokerSettings(SettingsGroup):
                 "HOMING_BROKER_CERT_FILE and HOMING_BROKER_KEY_FILE need HOMING_BROKER_TLS_URL, such as "
                 "mqtts://127.0.0.1:8883"
             )
+        if self.client_ca_file and not self.tls_url:
+            raise ValueError("HOMING_BROKER_CLIENT_CA_FILE needs HOMING_BROKER_TLS_URL, as TLS shows certificates")
         return self

@@ -18,6 +18,11 @@ def is_device_principal(principal_id: str) -> bool:
     return principal_id.startswith(_DEVICE)
 
 
+def principal_of_device(device_id: str) -> str:
+    """The id of the principal that the device is, whether or not it is on record."""
+    return f"{_DEVICE}{device_id}"
+
+
 def device_of_principal(principal_id: str) -> str | None:
     """The id of the device that the principal is; None if it is none."""
     return principal_id.removeprefix(_DEVICE) if is_device_principal(principal_id) else None
@@ -29,7 +34,7 @@ def device_principal(document: Document, tenancy: Tenancy, device: str, now_us: 
     It belongs to the tenant of the device, and counts only for as long as the device does.
     """
     device_id = validate_device_id(device)
-    principal_id = f"{_DEVICE}{device_id}"
+    principal_id = principal_of_device(device_id)
     owner = tenancy.owner(device_id)
     if owner is None:
         raise EntryConflictError(f"device {device_id!a} belongs to no tenant: put it on record first")

@@ -14,7 +14,7 @@ from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connect
 from app.core.broker.peers import PeerLimits
 from app.core.broker.retained import RetainedMessages
-from app.core.broker.rights import Door, OpenDoor
+from app.core.broker.rights import ClientCertificate, Door, OpenDoor
 from app.core.broker.session import ClientSession, Outgoing, WaitingRoom
 from app.core.broker.subscriptions import Receiver, SubscriptionTable
 from app.core.clock import Clock
@@ -71,9 +71,9 @@ class Broker:
         """The instant, in seconds since 1970, at which `now` was 0, as this machine believes."""
         return self._clock.wall() - self._clock.monotonic()
 
-    def open(self, link: ClientLink, peer: str = "") -> BrokerConnection:
+    def open(self, link: ClientLink, peer: str = "", certificate: ClientCertificate | None = None) -> BrokerConnection:
         """A connection on which nothing was said yet, of a peer if its peers are limited here."""
-        connection = BrokerConnection(self, link, peer)
+        connection = BrokerConnection(self, link, peer, certificate)
         self.peers.arrive(peer)
         self.connections.add(connection)
         return connection

@@ -23,7 +23,7 @@ from app.core.broker.grants import grant
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
 from app.core.broker.properties import NO_PROPERTIES, Properties
-from app.core.broker.rights import Permit
+from app.core.broker.rights import ClientCertificate, Permit
 from app.core.broker.session import ClientSession, Outgoing
 from app.core.broker.subscriptions import Subscribed, inner_filter
 
@@ -56,12 +56,15 @@ class ClientLink(Protocol):
 class BrokerConnection:
     """The owner of the socket calls `receive` with each packet, `refuse` with a fault, and `lost` at the end."""
 
-    def __init__(self, broker: Broker, link: ClientLink, peer: str = "") -> None:
+    def __init__(
+        self, broker: Broker, link: ClientLink, peer: str = "", certificate: ClientCertificate | None = None
+    ) -> None:
         self.version = V5
         self.window = broker.bounds.inflight
         self._broker = broker
         self._link = link
         self._peer = peer
+        self._certificate = certificate
         self._opened = self._heard = broker.now()
         self._silence: float | None = None
         """Seconds that the client may be silent for."""
@@ -241,9 +244,9 @@ class BrokerConnection:
 
     def _admit(self, packet: Connect, client_id: str) -> Permit:
         """The rights of whoever connects, also to the session of this client id [MQTT-3.1.4-2]."""
-        permit = self._broker.door.admit(packet.user_name, packet.password)
+        permit = self._broker.door.admit(packet.user_name, packet.password, self._certificate)
         if isinstance(permit, ReasonCode):
-            raise PacketError(permit, "the user name or the password is not valid")
+            raise PacketError(permit, "the user name, the password or the certificate is not valid")
         known = self._broker.sessions.get(client_id)
         if known is not None and not known.open_to(permit):
             raise PacketError(ReasonCode.NOT_AUTHORIZED, "the session of this client identifier is somebody else's")

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from app.core.broker.codes import ReasonCode
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """A certificate that the client has shown and proved to be its own. An authority that the broker trusts made it."""
+
+    name: str
+    """The common name of its subject."""
+    not_before: float
+    """Since when it counts, in seconds since 1970."""
+    not_after: float
+    """Until when it counts."""
 
 
 class Permit(Protocol):
@@ -33,7 +46,9 @@ class Permit(Protocol):
 class Door(Protocol):
     """Knows the clients of a broker."""
 
-    def admit(self, user_name: str | None, password: bytes | None) -> Permit | ReasonCode:
+    def admit(
+        self, user_name: str | None, password: bytes | None, certificate: ClientCertificate | None = None
+    ) -> Permit | ReasonCode:
         """Return the permit of whoever shows this, or the reason why they are refused."""
 
 
@@ -59,7 +74,12 @@ class _EverythingPermit:
 class OpenDoor:
     """Lets everybody in who can reach the broker."""
 
-    def admit(self, user_name: str | None, password: bytes | None) -> Permit | ReasonCode:  # noqa: ARG002
+    def admit(
+        self,
+        user_name: str | None,  # noqa: ARG002 - as the port says
+        password: bytes | None,  # noqa: ARG002
+        certificate: ClientCertificate | None = None,  # noqa: ARG002
+    ) -> Permit | ReasonCode:
         """Return a permit for everything."""
         return ANYBODY
 

@@ -6,14 +6,13 @@ import asyncio
 import socket
 import ssl
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import paho.mqtt.client as paho
 import pytest
-import uvloop
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from app.broker.certificate import ServerCertificate
@@ -24,29 +23,11 @@ from app.core.broker.packets import Connect
 from app.runtime.system import SystemClock
 from tests.broker import RunningBroker, running_broker
 from tests.certificates import CertificateFiles, make_certificate
+from tests.unit.broker.conftest import Run
 from tests.waiting import PATIENCE, eventually
 
 CONNECT = encode(Connect(ProtocolVersion.V5, "raw"), ProtocolVersion.V5)
 T = TypeVar("T")
-Run = Callable[[Awaitable[None]], None]
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a coroutine on the loop of the node, or on that of a system without it."""
-
-    def whole(work: Awaitable[None]) -> None:
-        async def bounded() -> None:
-            faults: list[dict[str, Any]] = []
-            asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
-            async with asyncio.timeout(PATIENCE):
-                await work
-            assert faults == [], "an exception has got out of the broker"
-
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(bounded())
-
-    return whole
 
 
 @pytest.fixture

@@ -28,6 +28,12 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested
         (["--mqtts", "x:y"], {}, "--mqtts: 'x:y' is no address; allowed: HOST:PORT, such as 127.0.0.1:8883"),
         (["--tls-cert", "a.pem"], {}, "--tls-cert and --tls-key belong together: one of them is missing"),
         (["--mqtts", "127.0.0.1:1"], {}, "HOMING_BROKER_TLS_URL needs HOMING_BROKER_CERT_FILE and"),
+        (["--tls-client-ca", "a.pem"], {}, "HOMING_BROKER_CLIENT_CA_FILE needs HOMING_BROKER_TLS_URL"),
+        (
+            ["--open", "--tls-cert", "a", "--tls-key", "b", "--tls-client-ca", "c"],
+            {},
+            "HOMING_BROKER_CLIENT_CA_FILE needs HOMING_ACCESS_URL: there it says which devices may come",
+        ),
         ([], {"HOMING_BROKER_KEY_FILE": "a"}, "HOMING_BROKER_CERT_FILE and HOMING_BROKER_KEY_FILE need"),
         (["--open", "--api", f"{EVERYWHERE}:0"], {}, "0.0.0.0 can be reached from outside, and this node does not"),
         (["--open"], {"HOMING_ACCESS_URL": "sqlite:////a"}, "--open asks nobody for a key, and HOMING_ACCESS_URL does"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from app.core.broker.codes import ProtocolVersion, ReasonCode
 from app.core.broker.packets import Connack, Connect, WillMessage
 from app.core.broker.properties import NO_PROPERTIES
-from app.core.broker.rights import Permit
+from app.core.broker.rights import ClientCertificate, Permit
 from tests.unit.core.broker.peers import BrokerBench, Peer, properties
 
 V5 = ProtocolVersion.V5
@@ -42,7 +42,9 @@ class Book:
 
     known: dict[str, Rights] = field(default_factory=dict)
 
-    def admit(self, user_name: str | None, password: bytes | None) -> Permit | ReasonCode:
+    def admit(
+        self, user_name: str | None, password: bytes | None, _certificate: ClientCertificate | None = None
+    ) -> Permit | ReasonCode:
         if password is None:
             return ReasonCode.NOT_AUTHORIZED
         if user_name is None or password.decode() != user_name:
