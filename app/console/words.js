@@ -104,6 +104,8 @@ const VERDICTS = {
   device_refused: "refused by the device",
   cancelled: "cancelled",
   held: "waits for its device",
+  not_approved: "not approved in time",
+  refused_by_second: "refused by a second person",
   waiting: "waiting",
   not_handed_over: "not handed over to the broker",
   not_acknowledged: "not acknowledged by the broker",

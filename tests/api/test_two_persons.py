@@ -105,6 +105,12 @@ async def becomes(site: Site, command: dict[str, Any], state: str) -> dict[str, 
     return found
 
 
+async def explain(site: Site, command: dict[str, Any]) -> dict[str, Any]:
+    answer = await site.rig.http.get(f"/v1/commands/{command['id']}/explain", headers=site.headers("viewer"))
+    found: dict[str, Any] = answer.json()
+    return found
+
+
 async def test_it_is_sent_once_another_person_has_approved_exactly_it(site: Site) -> None:
     command = await proposal(site, params={"height": 30})
     assert site.rig.device.received == []
@@ -117,6 +123,8 @@ async def test_it_is_sent_once_another_person_has_approved_exactly_it(site: Site
     done = await becomes(site, command, "succeeded")
     assert done["hold"]["claims"] == 1
     assert [one["id"] for one in site.rig.device.received] == [command["id"]]
+    timeline = (await explain(site, command))["timeline"]
+    assert [one["reason"] for one in timeline if one["what"] == "approved"] == ["by ben: seen on site"]
     assert await listed(site, "ben") == []
     over = await decide(site, "ben", command, tag=found["fingerprint"])
     assert (over.status_code, over.json()["type"]) == (409, "urn:homing:problem:approval-over")
@@ -143,6 +151,12 @@ async def test_who_waits_is_told_the_outcome_and_the_refusal(site: Site) -> None
     assert answers[-1].json()["error"]["code"] == "refused_by_second"
     assert answers[-1].json()["error"]["message"] == "ben has refused it: no reason was given"
     assert len(site.rig.device.received) == 1
+    explained = await explain(site, answers[-1].json())
+    assert (explained["verdict"]["code"], explained["verdict"]["text"]) == (
+        "refused_by_second",
+        "ben has refused it; the device was not told",
+    )
+    assert [one["reason"] for one in explained["timeline"] if one["what"] == "refused"] == ["by ben"]
 
 
 DAY_US: Final = 24 * 3600 * 1_000_000
@@ -269,6 +283,7 @@ async def test_its_time_passes_and_it_is_unsent(site: Site) -> None:
     fingerprint = await tag(site, command)
     ended = await becomes(site, command, "unsent")
     assert ended["error"]["code"] == "not_approved"
+    assert (await explain(site, command))["verdict"]["code"] == "not_approved"
     assert (await decide(site, "ben", command, tag=fingerprint)).status_code == 409
     assert site.rig.device.received == []
 
@@ -360,10 +375,43 @@ async def test_a_list_has_as_many_as_were_asked_for(site: Site) -> None:
     assert (await site.rig.http.get("/v1/approvals?state=x", headers=site.headers("ben"))).status_code == 422
 
 
-def profiles_of(folder: Path) -> dict[str, Path]:
+async def test_a_node_of_a_version_that_does_not_know_it_keeps_it_from_being_asked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = site.rig.application.ports.commands.holder
+    asked = []
+
+    async def all_know(feature: str) -> bool:
+        asked.append(feature)
+        return feature != "approvals"
+
+    monkeypatch.setattr(holder, "_all_know", all_know)
+    refused = await site.send("anna")
+    assert (refused.status_code, refused.json()["type"]) == (503, "urn:homing:problem:not-yet")
+    assert "does not know approvals of a second person" in refused.json()["detail"]
+    assert (await site.send("operator", hold="1m")).status_code == 202
+    assert asked == ["approvals", "held"]
+
+
+async def test_in_a_lane_it_keeps_nobody_waiting(tmp_path: Path) -> None:
+    lane = """
+[[lane]]
+name = "flight"
+methods = ["ok", "refuse", "refresh"]
+order = "fifo"
+"""
+    async with guarded(tmp_path, profiles=profiles_of(tmp_path / "profiles", lane)) as site:
+        await person(site, "ben", "approver")
+        await proposal(site, "boss", method="refresh")
+        second = await proposal(site, "boss")
+        assert (await decide(site, "ben", second, tag=await tag(site, second))).status_code == 200
+        await becomes(site, second, "succeeded")
+
+
+def profiles_of(folder: Path, more: str = "") -> dict[str, Path]:
     plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
     folder.mkdir(exist_ok=True)
-    (folder / "homing.toml").write_text(plain + PROFILE, encoding="utf-8")
+    (folder / "homing.toml").write_text(plain + PROFILE + more, encoding="utf-8")
     return {"dir": folder}
 
 

@@ -8,12 +8,19 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.command import Command, CommandState
 from app.core.commands.misses import NEAR, MissedMessage, Near
 from app.core.commands.reach import DeliveryProgress
 
 RECENT_US: Final = 600_000_000
 """What was heard longer ago than that before the end of a command says nothing about it."""
+
+
+def decision_of(command: Command) -> ApprovalDecision | None:
+    """Return what a second person has decided about a command."""
+    approval = None if command.hold is None else command.hold.approval
+    return None if approval is None else approval.decision
 
 
 class Verdict(StrEnum):
@@ -24,6 +31,8 @@ class Verdict(StrEnum):
     CANCELLED = "cancelled"
     WAITING = "waiting"
     HELD = "held"
+    NOT_APPROVED = "not_approved"
+    REFUSED_BY_SECOND = "refused_by_second"
     NOT_HANDED_OVER = "not_handed_over"
     NOT_ACKNOWLEDGED = "not_acknowledged"
     NO_SUBSCRIBER = "no_subscriber"
@@ -116,12 +125,19 @@ def judge(case: Case) -> CommandDiagnosis:
 def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
     if verdict is Verdict.HELD:
         return case.waits
+    if verdict is Verdict.REFUSED_BY_SECOND and (decision := decision_of(case.command)) is not None:
+        return (decision.note,) if decision.note else ()
     if verdict is Verdict.WRONG_PROFILE and (heard := case.elsewhere) is not None:
         return (f"{case.command.device_id} was heard on {heard.topic} (profile {heard.profile}, {heard.node})",)
     if verdict in _FROM_MISSES and (near := case.nearest) is not None:
         named = f", naming {near.miss.got!a}" if near.miss.got else ""
         return (f"a message on {near.miss.topic}{named} ({near.miss.reason}, {near.miss.node})",)
     return ()
+
+
+def _second(case: Case) -> str:
+    decision = decision_of(case.command)
+    return "a second person" if decision is None else decision.name
 
 
 def _state(*states: CommandState) -> Callable[[Case], bool]:
@@ -248,6 +264,11 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
         lambda _: "the device answered that it will not or cannot",
     ),
     (
+        lambda case: case.command.state is CommandState.CANCELLED and case.code == Verdict.REFUSED_BY_SECOND,
+        Verdict.REFUSED_BY_SECOND,
+        lambda case: f"{_second(case)} has refused it; the device was not told",
+    ),
+    (
         _state(CommandState.CANCELLED),
         Verdict.CANCELLED,
         lambda _: "a caller cancelled it; the device was not told",
@@ -257,6 +278,7 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
         Verdict.HELD,
         lambda case: f"it waits to be sent to {case.command.device_id}, and nobody has it",
     ),
+    (_code(Verdict.NOT_APPROVED), Verdict.NOT_APPROVED, lambda _: "no second person has approved it in time"),
     (
         lambda case: _timed_out(case) and case.command.late is not None,
         Verdict.ANSWERED_LATE,

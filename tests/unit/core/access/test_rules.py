@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +40,9 @@ def test_a_star_stands_for_all_actions() -> None:
 
 def test_a_second_person() -> None:
     rule = parse_rule("require 2 send dji:return_home on *", "r", 1)
-    assert (rule.effect, rule.people) == (Effect.REQUIRE, 2)
+    assert (rule.effect, rule.people, rule.within) == (Effect.REQUIRE, 2, timedelta(minutes=15))
+    assert parse_rule("require 2 send dji:return_home on * within 90s", "r", 1).within == timedelta(seconds=90)
+    assert parse_rule("allow send *:* on *", "r", 1).within is None
 
 
 @pytest.mark.parametrize(
@@ -87,6 +90,13 @@ def test_limits(rate: str, limit: Limit | Concurrency) -> None:
         ("require", "ends too early; allowed: require 2 send PROFILE:METHOD on DEVICE"),
         ("require 2 read *:* on *", "only send can need a second person; allowed: require 2 send"),
         ("require 2 * *:* on *", "only send can need a second person"),
+        ("require 2 send *:* on * for 5m", "'for' stands where within belongs"),
+        ("require 2 send *:* on * within", "ends too early; allowed: require 2 send"),
+        ("require 2 send *:* on * within 10", "within '10':"),
+        ("require 2 send *:* on * within 500ms", "within '500ms' is out of range; allowed: 1s to 168h"),
+        ("require 2 send *:* on * within 169h", "within '169h' is out of range"),
+        ("require 2 send *:* on * within 5m 3", "'3' is too much"),
+        ("allow send *:* on * within 5m", "'within' is too much"),
         ("limit send *:* on *", "has no rate at its end; allowed: 1 to 999999 and /s, /min or /h, as in 100/s"),
         ("limit send *:* on * 0/s", "has no rate at its end"),
         ("limit send *:* on * 1/d", "has no rate at its end"),
