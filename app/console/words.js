@@ -145,6 +145,7 @@ export function stepOf(what) {
 
 /** What held commands wait for. @param {string} what */
 export function waitOf(what) {
+  if (what === "approval") return "a second person";
   return what === "device" ? "the device to be there" : what;
 }
 
