@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi import Response as Reply
 from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
@@ -23,6 +23,7 @@ from app.api.openapi import acts, knows, problems_of
 from app.api.parameters import ListLimit, check_names, query
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.routers import GuardedRouter
 from app.api.v1 import traffic_models as models
 from app.core import errors
 from app.core.access.rules import Action
@@ -39,7 +40,7 @@ MOST_MESSAGES: Final = 1000
 MOST_SHOWN: Final = 2048
 """Bytes of a payload that are shown."""
 
-router = APIRouter(prefix="/v1", tags=["profiles"])
+router = GuardedRouter(prefix="/v1", tags=["profiles"])
 
 
 @router.post(
