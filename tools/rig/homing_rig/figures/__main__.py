@@ -23,6 +23,7 @@ from homing_rig.figures.logins import logins
 from homing_rig.figures.made_up import made_up
 from homing_rig.figures.outage import outage
 from homing_rig.figures.profiles import profiles
+from homing_rig.figures.queues import queues
 from homing_rig.figures.stream_kills import single
 from homing_rig.figures.stream_readers import filtered
 from homing_rig.figures.streams import absent, many
@@ -42,6 +43,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "logins": logins,
     "tokens": tokens,
     "profiles": profiles,
+    "queues": queues,
     "client-rolling": rolling,
     "client-failing": failing,
     "made-up": made_up,

@@ -1,0 +1,273 @@
+"""Queues beside a group of Redis Streams as somebody would write it by hand: CPU, events a second, and delays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from itertools import count
+from time import perf_counter
+from typing import Annotated, Any, Final
+
+import aiohttp
+import orjson
+import psutil  # type: ignore[import-untyped] # it comes without types
+from redis.asyncio import Redis
+from typer import Option
+
+from homing_rig.figures.kit import FigureError, Findings, p99, paced
+from homing_rig.harness import Cluster, Json, cluster_of
+from homing_rig.patience import eventually
+from homing_rig.services import MosquittoProcess, RedisProcess
+from homing_rig.statistics import median
+from homing_rig.turns import in_turns
+
+CONSUMERS: Final = 10
+DEVICES: Final = 500
+BYTES: Final = 200
+"""Of an event."""
+PAGE: Final = 500
+"""Events that are published by one call."""
+IDLE_SECONDS: Final = 8.0
+"""For how long nodes are left alone, twice: until nothing is to be done, and to see what they spend then."""
+RATE: Final = 100
+"""Messages a second of which the delays are measured."""
+STREAM: Final = "queue"
+GROUP: Final = "workers"
+SIDES: Final = ("128", "16", "128 in the order of devices", "group 128", "group 16")
+
+
+@dataclass(slots=True)
+class QueueTurns:
+    """The costs of the turns of one side: µs for each settled event, and events a second."""
+
+    redis: list[float] = field(default_factory=list)
+    nodes: list[float] = field(default_factory=list)
+    rate: list[float] = field(default_factory=list)
+    publishing: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    redis: float
+    nodes: float
+    at: float
+
+
+class QueueBench:
+    """Nodes with a log of events, and another Redis for the group."""
+
+    def __init__(self, cluster: Cluster, redis: Redis, peer: Redis, http: aiohttp.ClientSession, events: int) -> None:
+        self._cluster = cluster
+        self._redis = redis
+        self._peer = peer
+        self._http = http
+        self._events = events
+        self._names = (f"q{number}" for number in count())
+        self._idle = (0.0, 0.0)
+
+    async def fill(self) -> None:
+        """Put the events into the log, which all turns read."""
+        numbers = [{"topic": f"site/dock-{n % DEVICES}/event", "data": _data(n)} for n in range(self._events)]
+        nodes = _around(self._cluster)
+        for at in range(0, self._events, PAGE):
+            await self._call("POST", f"{next(nodes)}/v1/events", numbers[at : at + PAGE])
+
+    async def rest(self) -> None:
+        """Measure what nodes and Redis spend when nothing is to be done; that is taken off."""
+        await asyncio.sleep(IDLE_SECONDS)
+        before = await self._spent(self._redis)
+        await asyncio.sleep(IDLE_SECONDS)
+        after = await self._spent(self._redis)
+        passed = after.at - before.at
+        self._idle = ((after.redis - before.redis) / passed, (after.nodes - before.nodes) / passed)
+
+    async def turn(self, turns: QueueTurns, prefetch: int, *, ordered: bool) -> None:
+        """Declare a queue of all events, and let ten consumers settle them."""
+        url, name = self._cluster.nodes[0].url, next(self._names)
+        routes = [{"database": "events", "topic": "site/#"}]
+        order = {"order": "device"} if ordered else {}
+        before = await self._spent(self._redis)
+        await self._call("PUT", f"{url}/v1/queues/{name}", {"routes": routes, "start": "-1h", "loan": "5m", **order})
+        left = asyncio.Semaphore(0)
+        async with asyncio.TaskGroup() as group:
+            nodes = _around(self._cluster)
+            workers = [group.create_task(self._consume(next(nodes), name, prefetch, left)) for _ in range(CONSUMERS)]
+            for _ in range(self._events):
+                await left.acquire()
+            for one in workers:
+                one.cancel()
+        after = await self._spent(self._redis)
+        passed = after.at - before.at
+        spent = (
+            after.redis - before.redis - self._idle[0] * passed,
+            after.nodes - before.nodes - self._idle[1] * passed,
+        )
+        turns.redis.append(spent[0] * 1e6 / self._events)
+        turns.nodes.append(spent[1] * 1e6 / self._events)
+        turns.rate.append(self._events / passed)
+        await self._call("DELETE", f"{url}/v1/queues/{name}", None)
+
+    async def _consume(self, url: str, queue: str, prefetch: int, settled: asyncio.Semaphore) -> None:
+        async with self._http.ws_connect(f"{url}/v1/connect", max_msg_size=0) as wire:
+            await wire.send_json({"id": 1, "open": {"channel": 1, "queue": queue, "prefetch": prefetch}})
+            async for message in wire:
+                frame = orjson.loads(message.data)
+                if "events" in frame:
+                    done = [one["loan"] for one in frame["events"]]
+                    await wire.send_str(orjson.dumps({"id": len(done), "channel": 1, "done": done}).decode())
+                elif "settled" in frame:
+                    for _ in range(frame["settled"]):
+                        settled.release()
+                elif "ok" not in frame:
+                    raise FigureError(f"a consumer was told {frame}")
+            raise FigureError(f"a connection was closed with {wire.close_code}")
+
+    async def group_turn(self, turns: QueueTurns, batch: int) -> None:
+        """Copy the events into a stream, and let ten consumers of its group read, acknowledge and delete them."""
+        await self._peer.delete(STREAM)
+        await self._peer.xgroup_create(STREAM, GROUP, mkstream=True)
+        begun = await self._spent(self._peer)
+        for at in range(0, self._events, batch):
+            numbers = range(at, min(at + batch, self._events))
+            topics = (f"site/dock-{number % DEVICES}/event" for number in numbers)
+            await self._pipe(
+                ("XADD", STREAM, "*", "topic", topic, "data", _data(number))
+                for number, topic in zip(numbers, topics, strict=True)
+            )
+        before = await self._spent(self._peer)
+        await asyncio.gather(*(self._read_group(f"w{number}", batch) for number in range(CONSUMERS)))
+        after = await self._spent(self._peer)
+        turns.publishing.append((before.redis - begun.redis) * 1e6 / self._events)
+        turns.redis.append((after.redis - before.redis) * 1e6 / self._events)
+        turns.rate.append(self._events / (after.at - before.at))
+
+    async def _read_group(self, consumer: str, batch: int) -> None:
+        while True:
+            found: Any = await self._peer.xreadgroup(GROUP, consumer, {STREAM: ">"}, count=batch)
+            if not found:
+                return
+            ids = [identity for identity, _ in found[0][1]]
+            await self._pipe([("XACK", STREAM, GROUP, *ids), ("XDEL", STREAM, *ids)])
+
+    async def _pipe(self, commands: Iterable[tuple[Any, ...]]) -> None:
+        pipeline = self._peer.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        await pipeline.execute()
+
+    async def delays(self, seconds: float) -> list[float]:
+        """Publish over a connection at a steady rate; the time until a consumer of another node has each (ms)."""
+        first, last = self._cluster.nodes[0].url, self._cluster.nodes[-1].url
+        await self._call("PUT", f"{first}/v1/exchanges/bench", {"kind": "topic"})
+        await self._call("PUT", f"{first}/v1/queues/late", {"routes": [{"exchange": "bench", "key": "#"}]})
+        found: list[float] = []
+        total = round(RATE * seconds)
+        async with (
+            self._http.ws_connect(f"{last}/v1/connect") as consumer,
+            self._http.ws_connect(f"{first}/v1/connect") as publisher,
+        ):
+            await consumer.send_json({"id": 1, "open": {"channel": 1, "queue": "late", "auto": True}})
+            await publisher.send_json({"id": 1, "open": {"channel": 1, "publish": True}})
+            await consumer.receive_json()
+
+            async def hear() -> None:
+                while len(found) < total:
+                    frame = await consumer.receive_json()
+                    now = perf_counter()
+                    found.extend((now - one["event"]["data"]["at"]) * 1000 for one in frame.get("events", ()))
+
+            hearing = asyncio.create_task(hear())
+            async for number in paced(RATE, total):
+                said = {"exchange": "bench", "key": f"dock.{number % DEVICES}", "data": {"at": perf_counter()}}
+                await publisher.send_json({"id": number + 2, "channel": 1, "publish": said})
+            for _ in range(total + 1):
+                confirmed = await publisher.receive_json()
+                if "problem" in confirmed:
+                    raise FigureError(f"a message was refused: {confirmed['problem']}")
+            await hearing
+        return found
+
+    async def _spent(self, redis: Redis) -> _Spent:
+        told = await redis.info("cpu")
+        nodes = sum(sum(psutil.Process(one.pid).cpu_times()[:2]) for one in self._cluster.nodes)
+        return _Spent(told["used_cpu_user"] + told["used_cpu_sys"], nodes, perf_counter())
+
+    async def _call(self, method: str, url: str, body: Json | list[Json] | None) -> None:
+        async with self._http.request(method, url, json=body) as answer:
+            if answer.status >= HTTPStatus.BAD_REQUEST:
+                raise FigureError(f"{method} {url}: {await answer.text()}")
+
+
+def _data(number: int) -> str:
+    return str(number).ljust(BYTES, "x")
+
+
+def _around(cluster: Cluster) -> Any:  # noqa: ANN401 - an iterator without end
+    return (cluster.nodes[number % len(cluster.nodes)].url for number in count())
+
+
+@asynccontextmanager
+async def bench(nodes: int, events: int) -> AsyncIterator[QueueBench]:
+    """Nodes on a Redis, and a Redis for the peer, with the same options."""
+    with (
+        MosquittoProcess() as broker,
+        RedisProcess() as redis,
+        RedisProcess() as peer,
+        cluster_of(nodes, redis, broker, HOMING_EVENTS_URL=redis.node_url) as cluster,
+    ):
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(Redis.from_url(redis.url))
+            second = await stack.enter_async_context(Redis.from_url(peer.url))
+            http = await stack.enter_async_context(aiohttp.ClientSession())
+
+            async def is_open() -> bool:
+                async with http.get(f"{cluster.nodes[-1].url}/v1/queues") as answer:
+                    return answer.ok
+
+            await eventually(is_open)
+            yield QueueBench(cluster, first, second, http, events)
+
+
+async def queues(
+    findings: Findings,
+    *,
+    events: Annotated[int, Option(min=1000, help="The number of events that each turn settles.")] = 50_000,
+    rounds: Annotated[int, Option(min=1, help="The number of turns of each side.")] = 3,
+    nodes: Annotated[int, Option(min=1, help="The number of nodes.")] = 3,
+    seconds: Annotated[float, Option(min=1, help="For how long delays are measured.")] = 20.0,
+) -> None:
+    """Ten consumers on a queue, over WebSockets, beside ten of a group of Redis Streams that was written by hand."""
+    turns = {side: QueueTurns() for side in SIDES}
+    async with bench(nodes, events) as site:
+        await site.fill()
+        await site.rest()
+        for side in in_turns(SIDES, rounds):
+            batch = 128 if "128" in side else 16
+            if side.startswith("group"):
+                await site.group_turn(turns[side], batch)
+            else:
+                await site.turn(turns[side], batch, ordered="order" in side)
+        delays = await site.delays(seconds)
+    _tell(findings, turns)
+    findings.spread("publish to handler", delays, " ms", most=40)
+    findings.figure("p99 of that", p99(delays), " ms", most=120)
+
+
+def _tell(findings: Findings, turns: Mapping[str, QueueTurns]) -> None:
+    aims = {"128": 1.5, "16": 5.0, "128 in the order of devices": 10.0}
+    for side, found in turns.items():
+        findings.spread(f"Redis for a settled event, {side}", found.redis, " µs", most=aims.get(side))
+        if found.publishing:
+            findings.spread(f"the copy into the stream, {side}", found.publishing, " µs")
+        if found.nodes:
+            most = 25.0 if side == "128" else None
+            findings.spread(f"nodes for a settled event, {side}", found.nodes, " µs", most=most)
+    for batch, most in (("128", 0.5), ("16", 0.8)):
+        peer = turns[f"group {batch}"]
+        ratio = median(turns[batch].redis) / (median(peer.redis) + median(peer.publishing))
+        findings.figure(f"Redis for a settled event to that of a group with its copy, {batch}", ratio, " ×", most=most)
+    for side, found in turns.items():
+        findings.spread(f"events settled a second, {side}", found.rate)
