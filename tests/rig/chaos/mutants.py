@@ -382,6 +382,30 @@ def dead_letters_forgotten() -> None:
     _class("app.queues.burials.Burials")._letters = none
 
 
+def pushed_is_done_whatever_the_reply() -> None:
+    """A batch that a receiver did not take is settled as done."""
+    parcels = _class("app.queues.pusher.QueueParcels")
+    settle = parcels.settle
+
+    async def careless(self: Any, endpoint: Any, parcel: Any, _reply: Any) -> int:
+        return int(await settle(self, endpoint, parcel, _class("app.core.webhooks.schedule.Reply")(204)))
+
+    parcels.settle = careless
+
+
+def pushes_stop_while_one_fails() -> None:
+    """A receiver that is well gets nothing while another one fails."""
+    parcels = _class("app.queues.pusher.QueueParcels")
+    claim = parcels.claim
+
+    async def wait_for_all(self: Any, endpoint: Any, most: int) -> Any:
+        if self._failing and endpoint.id not in self._failing:
+            return _class("app.webhooks.parcels.ClaimedParcels")((), more=False)
+        return await claim(self, endpoint, most)
+
+    parcels.claim = wait_for_all
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """`scenario` finds it, and says so with one of `found_as`: figures missed, or kinds of violations.
@@ -442,6 +466,8 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(queue_lock_freed_before_retry, "E8", ("queue_order",)),
             Mutant(queue_loses_what_it_reads, "E8", ("queue_lost",)),
             Mutant(dead_letters_forgotten, "E8", ("poison_alive",)),
+            Mutant(pushed_is_done_whatever_the_reply, "E9", ("pushed_lost",)),
+            Mutant(pushes_stop_while_one_fails, "E9", ("pushed_held_up",)),
             Mutant(events_without_a_fence, "E3", ("events_jumped",)),
             Mutant(events_given_up, "E4", ("events_lost",)),
             Mutant(events_out_of_line, "E1", ("events_jumped",)),
