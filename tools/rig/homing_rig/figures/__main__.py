@@ -24,6 +24,7 @@ from homing_rig.figures.made_up import made_up
 from homing_rig.figures.outage import outage
 from homing_rig.figures.profiles import profiles
 from homing_rig.figures.queues import queues
+from homing_rig.figures.small_box import small_box
 from homing_rig.figures.stream_kills import single
 from homing_rig.figures.stream_readers import filtered
 from homing_rig.figures.streams import absent, many
@@ -47,6 +48,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "client-rolling": rolling,
     "client-failing": failing,
     "made-up": made_up,
+    "small-box": small_box,
     "stream-absent": absent,
     "stream-many": many,
     "stream-readers": filtered,

@@ -34,16 +34,21 @@ LEAD: Final = 2.0
 
 
 class SmallBox(ServiceProcess):
-    """`homing up` in a process of its own, which asks nobody for a key."""
+    """`homing up` in a process of its own, which asks nobody for a key unless it shall.
 
-    def __init__(self) -> None:
+    `within` is a command that starts the one behind it, such as `taskset -c 0`.
+    """
+
+    def __init__(self, *, within: Sequence[str] = (), authenticate: bool = False) -> None:
         super().__init__(sys.executable)
         self.mqtt_port = lasting_port()
+        self._within = within
+        self._open = [] if authenticate else ["--open"]
 
     def _command(self) -> Sequence[str]:
-        data = ["--data", str(self.folder / "data"), "--open"]
+        data = ["--data", str(self.folder / "data"), *self._open]
         places = ["--mqtt", f"127.0.0.1:{self.mqtt_port}", "--api", f"127.0.0.1:{self.port}"]
-        return [self.binary, "-m", "app.cli", "up", *data, *places]
+        return [*self._within, self.binary, "-m", "app.cli", "up", *data, *places]
 
     def _answers(self) -> bool:
         try:
@@ -75,6 +80,10 @@ class PlainClient:
         """Send these together."""
         self._writer.write(b"".join(encode(one, V5) for one in packets))
 
+    def close(self) -> None:
+        """End the connection."""
+        self._writer.close()
+
     async def read(self) -> list[Packet]:
         """Return what has come, at least one packet; FigureError when the connection has ended."""
         while True:
@@ -105,12 +114,13 @@ async def _publish(client: PlainClient, number: int, counts: Counter[str]) -> No
         counts["acknowledged"] += room
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """The time of the processor that a process has used so far."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
 
-async def _turn(port: int, pid: int, seconds: float) -> tuple[float, float]:
+async def one_turn(port: int, pid: int, seconds: float) -> tuple[float, float]:
     """Microseconds of CPU for each message that was acknowledged, and how many these were in a second."""
     counts: Counter[str] = Counter()
     durable = await PlainClient.connect(port, "figures-reader", expiry=3600)
@@ -119,14 +129,16 @@ async def _turn(port: int, pid: int, seconds: float) -> tuple[float, float]:
     tasks += [asyncio.create_task(_publish(one, number, counts)) for number, one in enumerate(talkers)]
     try:
         await asyncio.sleep(LEAD)
-        before, cpu = counts["acknowledged"], _cpu_seconds(pid)
+        before, cpu = counts["acknowledged"], cpu_seconds(pid)
         await asyncio.sleep(seconds)
         count = counts["acknowledged"] - before
-        used = _cpu_seconds(pid) - cpu
+        used = cpu_seconds(pid) - cpu
     finally:
         for one in tasks:
             one.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for client in (durable, *talkers):
+            client.close()
     for fault in ended:
         if isinstance(fault, FigureError):
             raise fault
@@ -150,7 +162,7 @@ async def broker(
         rates: dict[str, list[float]] = {"homing": [], "mosquitto": []}
         for _ in range(rounds):
             for name, (port, pid) in parts.items():
-                cost, rate = await _turn(port, pid, seconds)
+                cost, rate = await one_turn(port, pid, seconds)
                 costs[name].append(cost)
                 rates[name].append(rate)
     for name, values in costs.items():

@@ -1,0 +1,66 @@
+"""Measures what `homing up` takes on one core, when it may have no more memory than a small box has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import psutil  # type: ignore[import-untyped] # it comes without types
+from typer import Option
+
+from homing_rig.figures.broker import PlainClient, SmallBox, cpu_seconds, one_turn
+from homing_rig.figures.kit import FigureError, Findings
+
+MIB: Final = 2**20
+SETTLE_SECONDS: Final = 6.0
+"""How long a node that is ready may go on loading what it needs."""
+
+
+async def small_box(
+    findings: Findings,
+    *,
+    memory: Annotated[int, Option(min=128, help="The MiB that the node may have.")] = 512,
+    connections: Annotated[int, Option(min=1, help="The number of connections that say nothing.")] = 500,
+    seconds: Annotated[float, Option(min=0.5, help="The length of each measurement.")] = 10.0,
+) -> None:
+    """Memory and CPU of `homing up` on one core: idle, with connections that say nothing, and under load."""
+    within = _within(memory)
+    findings.note(f"The node runs under `{' '.join(within)}`: one core, and {memory} MiB that are its own.")
+    with SmallBox(within=within, authenticate=True) as box:
+        await _idle(findings, box, "first start", seconds)
+        await asyncio.to_thread(box.restart)
+        await _idle(findings, box, "second start", seconds)
+    with SmallBox(within=within) as box:
+        await _idle(findings, box, "without access (--open)", seconds)
+        before = _resident(box)
+        clients = [await PlainClient.connect(box.mqtt_port, f"idle-{number}") for number in range(connections)]
+        findings.figure("memory of one connection", (_resident(box) - before) * 1024 / len(clients), " KiB")
+        for one in clients:
+            one.close()
+        cost, rate = await one_turn(box.mqtt_port, box.pid, seconds)
+        findings.figure("messages of QoS 1 a second, kept", rate, "/s")
+        findings.figure("CPU per message", cost, " µs")
+        findings.figure("memory after them", _resident(box), " MiB", most=memory)
+
+
+def _within(memory: int) -> Sequence[str]:
+    """The command that gives what runs behind it one core, and so many MiB. FigureError where this system has none."""
+    if not (shutil.which("taskset") and shutil.which("prlimit")):
+        raise FigureError("taskset and prlimit are not installed; they are in the package util-linux")
+    core = min(os.sched_getaffinity(0))
+    return ("taskset", "-c", str(core), "prlimit", f"--data={memory * MIB}")
+
+
+async def _idle(findings: Findings, box: SmallBox, name: str, seconds: float) -> None:
+    await asyncio.sleep(SETTLE_SECONDS)
+    findings.figure(f"memory, idle, {name}", _resident(box), " MiB")
+    before = cpu_seconds(box.pid)
+    await asyncio.sleep(seconds)
+    findings.figure(f"CPU, idle, {name}", (cpu_seconds(box.pid) - before) / seconds * 100, " % of a core")
+
+
+def _resident(box: SmallBox) -> float:
+    return float(psutil.Process(box.pid).memory_info().rss / MIB)
