@@ -51,6 +51,7 @@ def test_a_problem_type_means_one_thing() -> None:
         415,
         421,
         422,
+        428,
         429,
         431,
         500,
