@@ -23,8 +23,8 @@ from tests.api.test_access import guarded
 EXAMPLES: Final = 6
 """Requests for each operation, of those that fit its description; and as many that do not."""
 
-ENDLESS: Final = "/events"
-"""How the paths of streams end, which go on for ever."""
+ENDLESS: Final = ("/events", "/traffic")
+"""How the paths of streams end, which go on for ever, or for a minute."""
 
 PATIENCE: Final = 60.0
 

@@ -57,6 +57,7 @@ async def test_a_message_is_read_as_if_it_had_come(rig: Rig) -> None:
         ({"topic": "a/#", "payload": ""}, "is a wildcard"),
         ({"topic": "", "payload": ""}, "topic"),
         ({"topic": "a", "payload_base64": "?"}, "is no base64"),
+        ({"topic": "a", "payload_base64": "é"}, "is no base64"),
         ({"topic": "a", "payload": "é" * 40_000}, "80000 bytes; allowed: at most 65536"),
         ({"topic": "a", "payload": "x" * 70_000}, "65536"),
         ({"topic": "a", "payload": "", "more": 1}, "more"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from binascii import Error as Base64Error
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -67,7 +66,7 @@ def _payload_of(body: models.TriedMessage) -> bytes:
     else:
         try:
             payload = b64decode(body.payload_base64 or "", validate=True)
-        except Base64Error:
+        except ValueError:
             raise InvalidInputError("payload_base64", "is no base64 (RFC 4648, section 4)") from None
     if len(payload) > models.MOST_PAYLOAD:
         raise InvalidInputError("payload", f"has {len(payload)} bytes; allowed: at most {models.MOST_PAYLOAD}")
