@@ -198,6 +198,12 @@ async def test_what_sentinels_do_not_say_is_said_at_the_start(sentinels: Guarded
         await redis_store(sentinels.url).start()
 
 
+async def test_a_replica_is_not_used_whoever_names_it(sentinels: Guarded) -> None:
+    _, replica = sentinels.servers
+    with SentinelProcess(replica, quorum=1) as wrong, pytest.raises(StoreUnavailableError, match="a replica still"):
+        await redis_store(sentinel_url([wrong])).start()
+
+
 async def test_nodes_log_in_at_sentinels_with_the_user_of_the_settings() -> None:
     users = "user default off\nuser guarded on >secret allchannels allkeys +@all"
     with guarded(users) as running:

@@ -225,7 +225,7 @@ async def test_slots_move_there_and_back_under_writers(redis_cluster: Sharded) -
         assert writers.wrong == []
         assert await writers.lost() == []
         assert counters["store.parked"] > 0
-        assert counters["store.moved"] > 0
+        assert 0 < counters["store.moved"] < 1000, "each is told once, and goes there"
         assert counters["store.failed"] == 0
         assert await store.sweep(range(PARTITIONS), "node-a", timedelta()) == []
         assert len((await store.list_commands(Query(limit=100))).commands) == 100

@@ -1,0 +1,149 @@
+"""The way to several servers of Redis with one mistake each: `ROUTER_MUTANT=NAME pytest -p tests.rig.router.mutants`.
+
+Each names a contract test that has to fail with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+from tests.rig.chaos import mutants as of_chaos
+
+VARIABLE: Final = "ROUTER_MUTANT"
+
+_ROUTER: Final = "app.store.redis.driver.router"
+
+
+def _class(path: str) -> Any:
+    return of_chaos._class(path)
+
+
+def no_guard() -> None:
+    """Scripts begin in a slot that moves: their guard is a key of which nobody asks."""
+    import_module(_ROUTER).guard_of = lambda key: key  # type: ignore[attr-defined]
+
+
+def moved_stays() -> None:
+    """A call that was told MOVED goes into the queue from which it came."""
+
+    def stay(self: Any, place: Any, call: Any, _error: Any) -> None:
+        self._counters["store.moved"] += 1
+        self._member(place).queue.add(call)
+
+    _class(f"{_ROUTER}.SlotRouter")._moved = stay
+
+
+def map_never_read_again() -> None:
+    """The first map of slots is kept."""
+    watch = _class("app.store.redis.driver.topology.SlotWatch")
+    look = watch._look
+
+    async def once(self: Any) -> None:
+        if self.slots is None:
+            await look(self)
+
+    watch._look = once
+    watch.moved = lambda _self, _slot, _place: None
+
+
+def parts_in_order_of_arrival() -> None:
+    """The replies of a pack are joined as they come from the primaries."""
+
+    async def gathered(*waiting: Any) -> list[Any]:
+        return [await one for one in asyncio.as_completed([asyncio.ensure_future(two) for two in reversed(waiting)])]
+
+    found = import_module(_ROUTER)
+    found.asyncio = _Asyncio(gathered)  # type: ignore[attr-defined]
+
+
+class _Asyncio:
+    """The module, with another `gather`."""
+
+    def __init__(self, gather: Any) -> None:
+        self.gather = gather
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+
+def short_wait_is_enough() -> None:
+    """A batch that too few replicas have counts as acknowledged."""
+    wait = _class("app.store.redis.driver.replicas.ReplicaWait")
+    told = wait.told
+
+    def content(self: Any, count: int) -> bool:
+        told(self, count)
+        return True
+
+    wait.told = content
+
+
+def any_sentinel_is_believed() -> None:
+    """The Sentinel counts whose knowledge is the oldest."""
+    import_module("app.store.redis.driver.sentinel").max = min  # type: ignore[attr-defined]
+
+
+def deaf_to_sentinels() -> None:
+    """Connections stay where they were made, until they break."""
+
+    async def look(_self: Any) -> None:
+        pass
+
+    _class("app.store.redis.driver.sentinel.SentinelWatch")._look = look
+
+
+def replica_is_taken() -> None:
+    """Nobody asks a server whether it is a primary."""
+
+    async def role(_connection: Any) -> bytes:
+        return b"master"
+
+    import_module("app.store.redis.driver.sentinel")._role = role  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class RouterMutant:
+    """`test` is where it is found, below `tests/contract`."""
+
+    plant: Callable[[], None]
+    test: str
+
+
+MUTANTS: Final[Mapping[str, RouterMutant]] = MappingProxyType(
+    {
+        one.plant.__name__: one
+        for one in (
+            RouterMutant(
+                no_guard, "test_sharded.py::test_F38_a_script_never_begins_in_a_slot_that_moves_and_goes_on_behind_it"
+            ),
+            RouterMutant(moved_stays, "test_sharded.py::test_slots_move_there_and_back_under_writers"),
+            RouterMutant(
+                map_never_read_again,
+                "test_sharded.py::test_F28_a_primary_is_killed_and_nothing_is_lost_that_a_replica_acknowledged",
+            ),
+            RouterMutant(parts_in_order_of_arrival, "test_sharded.py::test_slots_move_there_and_back_under_writers"),
+            RouterMutant(
+                short_wait_is_enough,
+                "test_wait_replicas.py::test_F28_a_write_that_no_replica_has_is_not_acknowledged_and_is_when_one_has_it",
+            ),
+            RouterMutant(
+                any_sentinel_is_believed,
+                "test_sentinel.py::test_the_one_of_two_primaries_counts_that_the_later_election_made",
+            ),
+            RouterMutant(
+                deaf_to_sentinels, "test_sentinel.py::test_F28_a_planned_switch_is_followed_at_once_under_load"
+            ),
+            RouterMutant(replica_is_taken, "test_sentinel.py::test_a_replica_is_not_used_whoever_names_it"),
+        )
+    }
+)
+
+
+if name := os.environ.pop(VARIABLE, ""):
+    MUTANTS[name].plant()
