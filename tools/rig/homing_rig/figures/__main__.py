@@ -22,6 +22,7 @@ from homing_rig.figures.limits import limits
 from homing_rig.figures.logins import logins
 from homing_rig.figures.made_up import made_up
 from homing_rig.figures.outage import outage
+from homing_rig.figures.primaries import channels, primaries
 from homing_rig.figures.profiles import profiles
 from homing_rig.figures.queues import queues
 from homing_rig.figures.small_box import small_box
@@ -45,6 +46,8 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "tokens": tokens,
     "profiles": profiles,
     "queues": queues,
+    "redis-channels": channels,
+    "redis-primaries": primaries,
     "client-rolling": rolling,
     "client-failing": failing,
     "made-up": made_up,
