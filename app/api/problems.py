@@ -126,6 +126,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.FencedError: INTERNAL,
         errors.DamagedEventsError: INTERNAL,
         errors.BrokerError: INTERNAL,
+        errors.BrokerTakenOverError: INTERNAL,
         errors.BrokerOffError: ProblemType("no-broker", "This node has no broker of its own", 404),
         errors.BrokerEntryNotFoundError: ProblemType("not-in-broker", "The broker has nothing of this name", 404),
         errors.QueueError: INTERNAL,
