@@ -82,6 +82,8 @@ class OidcSettings(SettingsGroup):
     """The client that the console is at the issuer. If empty, nobody logs in to the console there."""
     client_secret: SecretStr = SecretStr("")
     """The secret of that client, if it has one."""
+    scope: Annotated[str, Field(pattern=r"^[!#-\[\]-~]+( [!#-\[\]-~]+)*$", max_length=1_024)] = "openid"
+    """The scope that the console asks the issuer for, in words of RFC 6749 with a space between them."""
     console_url: str = ""
     """The address of the console in browsers, `https://host/console/`: the issuer sends people back to it."""
 

@@ -52,6 +52,17 @@ def test_what_kubernetes_tells_of_its_services_is_left_alone(service: str) -> No
     [
         ({"HOMING_EVENTS_COLD": "cold"}, "HOMING_EVENTS_COLD needs a HOMING_EVENTS_URL that outlives the node"),
         ({"HOMING_OIDC_ISSUER": "https://a.example"}, "HOMING_OIDC_ISSUER and HOMING_OIDC_AUDIENCE belong together"),
+        ({"HOMING_OIDC_CLIENT_ID": "console"}, "HOMING_OIDC_CLIENT_ID and HOMING_OIDC_CONSOLE_URL belong together"),
+        (
+            {"HOMING_OIDC_CLIENT_ID": "console", "HOMING_OIDC_CONSOLE_URL": "https://a.example/console/"},
+            "HOMING_OIDC_CLIENT_ID needs HOMING_OIDC_ISSUER: people log in there",
+        ),
+        ({"HOMING_OIDC_CONSOLE_URL": "https://a.example/console"}, "HOMING_OIDC_CONSOLE_URL: is no URL of a console"),
+        (
+            {"HOMING_OIDC_CONSOLE_URL": "https://a.example/console/?x"},
+            "HOMING_OIDC_CONSOLE_URL: is no URL of a console",
+        ),
+        ({"HOMING_OIDC_SCOPE": 'openid "x"'}, "HOMING_OIDC_SCOPE: "),
         ({"HOMING_EVENTS_QUOTAS": "x"}, "HOMING_EVENTS_QUOTAS: "),
         ({"HOMING_API_PORT": "x"}, "HOMING_API_PORT: Input should be a valid integer"),
         ({"HOMING_REDIS_SENTINEL_USER": "x"}, "HOMING_REDIS_SENTINEL_USER needs HOMING_REDIS_SENTINEL_PASSWORD_FILE"),

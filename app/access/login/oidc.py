@@ -34,6 +34,7 @@ def open_issuer(
     rules = TokenRules(settings.issuer, settings.audience, settings.groups_claim, settings.tenant_claim)
     logins = None
     if settings.client_id:
-        client = IssuerClient(settings.issuer, settings.client_id, settings.console_url + CALLBACK)
+        callback = settings.console_url + CALLBACK
+        client = IssuerClient(settings.issuer, settings.client_id, callback, settings.scope)
         logins = IssuerLogins(client, settings.client_secret.get_secret_value(), keys, random_bytes, counters)
     return OpenIssuer(Tokens(rules, keys, clock), keys, logins)

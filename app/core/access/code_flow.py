@@ -21,7 +21,6 @@ SECRET_BYTES: Final = 32
 """Of the state and of the verifier, which become 43 characters each (RFC 7636, section 4.1)."""
 MOST_TOKEN_CHARACTERS: Final = 3_800
 """Browsers keep cookies of up to 4,096 bytes, with name and attributes."""
-_SCOPE: Final = "openid"
 _MOST_CODE_CHARACTERS: Final = 2_048
 _JWS: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){2}")
 """The characters of a signed token (RFC 7515, section 7.1), all of which a cookie can have."""
@@ -57,6 +56,8 @@ class IssuerClient:
     issuer: str
     client_id: str
     redirect_url: str
+    scope: str = "openid"
+    """The words of what is asked for, with a space between them."""
 
     @property
     def console_url(self) -> str:
@@ -98,7 +99,7 @@ def authorization_url(endpoint: str, client: IssuerClient, login: PendingLogin) 
         "response_type": "code",
         "client_id": client.client_id,
         "redirect_uri": client.redirect_url,
-        "scope": _SCOPE,
+        "scope": client.scope,
         "state": login.state,
         "code_challenge": _encoded(sha256(login.verifier.encode()).digest()),
         "code_challenge_method": "S256",

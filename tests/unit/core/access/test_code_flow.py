@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -38,6 +39,8 @@ def test_the_browser_goes_with_the_challenge_and_never_with_the_verifier() -> No
         "code_challenge_method": "S256",
     }
     assert LOGIN.verifier not in url
+    other = authorization_url("https://login.example/auth", replace(CLIENT, scope="openid api://x/y"), LOGIN)
+    assert parse_qs(urlsplit(other).query)["scope"] == ["openid api://x/y"]
     assert authorization_url("https://login.example/auth?p=x", CLIENT, LOGIN).startswith(
         "https://login.example/auth?p=x&response_type=code"
     )
