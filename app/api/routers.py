@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import ClassVar
 
 from fastapi import APIRouter, Depends
 from fastapi.params import Depends as Dependency
@@ -21,6 +22,9 @@ class PublicRouter(APIRouter):
     once more, at the first request, and match each request on two levels.
     """
 
+    guards: ClassVar[Sequence[Dependency]] = ()
+    """What each route depends on besides its own."""
+
     def __init__(
         self,
         *,
@@ -28,14 +32,13 @@ class PublicRouter(APIRouter):
         tags: list[str | Enum] | None = None,
         route_class: type[APIRoute] = APIRoute,
         include_in_schema: bool = True,
-        dependencies: list[Dependency] | None = None,
     ) -> None:
         super().__init__(
             prefix=prefix,
             tags=tags,
             route_class=route_class,
             include_in_schema=include_in_schema,
-            dependencies=dependencies,
+            dependencies=self.guards,
             generate_unique_id_function=operation_id,
         )
 
@@ -43,21 +46,7 @@ class PublicRouter(APIRouter):
 class GuardedRouter(PublicRouter):
     """A router of whose routes none answers a caller whom nobody knows: whatever is added to it asks who it is."""
 
-    def __init__(
-        self,
-        *,
-        prefix: str = "",
-        tags: list[str | Enum] | None = None,
-        route_class: type[APIRoute] = APIRoute,
-        include_in_schema: bool = True,
-    ) -> None:
-        super().__init__(
-            prefix=prefix,
-            tags=tags,
-            route_class=route_class,
-            include_in_schema=include_in_schema,
-            dependencies=[Depends(asker)],
-        )
+    guards = (Depends(asker),)
 
 
 def routes_of(routers: Iterable[PublicRouter]) -> list[BaseRoute]:
