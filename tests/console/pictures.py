@@ -29,7 +29,7 @@ async def picture(browser: Browser, there: Site, route: str, path: Path, *, size
     page = await context.new_page()
     await page.goto(there.page(route))
     await page.locator("h1, .headline").first.wait_for(state="attached")
-    await page.locator(".headline, [data-row], .card, form.sending").first.wait_for()
+    await page.locator(".headline, [data-row], .card, main form").first.wait_for()
     await page.wait_for_timeout(SETTLED_MS)
     await page.screenshot(path=path, full_page=size == "phone")
     await context.close()
@@ -52,6 +52,7 @@ async def make(folder: Path, *, every: bool) -> None:
             await there.send("cover_open", device="dock-7", hold="8h")
             routes |= {"fleets": "fleets", "fleet": f"fleets/{runs['paused']}", "new-fleet": "fleets/new"}
             routes |= {"held": "held", "latency": "latency", "profiles": "profiles", "profile": "profiles/dji"}
+            routes |= {"traffic": "traffic", "try": "try"}
             routes |= {"queues": "queues", "queue": f"queues/{ALARMS}", "events": "events?from=-1h"}
         for name, route in routes.items():
             for size in SIZES if every else ("desktop",):

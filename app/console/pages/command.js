@@ -7,6 +7,7 @@ import { Confirm } from "../confirm.js";
 import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
 import { written } from "../json.js";
 import { Live } from "../live.js";
+import { SecondPerson } from "./second.js";
 import { duration, now } from "../time.js";
 import { STREAM, capital, counted, isFinal, stepOf, verdictOf, waitOf } from "../words.js";
 
@@ -145,6 +146,7 @@ export function Command({ id }) {
       ${verdict.evidence.length > 0 && html`<ul class="plain">${verdict.evidence.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul>`}
     </section>
     ${command.state === "held" && command.hold ? html`<${Waiting} hold=${command.hold} />` : open && html`<${Running} command=${command} />`}
+    ${command.state === "held" && command.hold?.waits_for.includes("approval") && html`<${SecondPerson} command=${command} done=${retry} />`}
     <${Actions} command=${command} explanation=${explanation} open=${open} again=${retry} />
     <section><h2>What happened</h2><ol class="steps">${timeline.map((/** @type {any} */ one) => html`<${Step} one=${one} />`)}</ol></section>
     <section class="parts" aria-label="Contents">

@@ -1,0 +1,79 @@
+"""A second person decides about a command in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from app.core.access.changes import Put
+from app.core.access.model import Role
+from tests.api.test_access import Site as Guarded
+from tests.api.test_two_persons import RULE, person, proposal
+from tests.console.conftest import OpenPage
+from tests.console.site import Site
+from tests.console.test_hostile import TEXTS, harmless
+from tests.console.test_looks import flawless
+from tests.console.test_sessions import guarded_site, log_in
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=PATIENCE * 1000)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def there(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Site, Guarded]]:
+    folder: Path = tmp_path_factory.mktemp("second")
+    async with guarded_site(folder) as (site, people):
+        await people.change(Put(Role(name="careful", tenant_id="air", rules=(RULE,))))
+        await person(people, "anna", "operator", "careful", "approver")
+        await person(people, "ben", "approver")
+        yield site, people
+
+
+async def decide(page: Page, word: str, note: str) -> None:
+    await page.get_by_role("button", name=f"{word} …").click()
+    await expect(page.get_by_role("region", name="The command")).to_contain_text('"height": 30')
+    await page.get_by_label("Note").fill(note)
+    await flawless(page)
+    await page.get_by_role("button", name=f"{word} it").click()
+
+
+async def test_whoever_has_asked_does_not_decide_and_another_person_approves(
+    there: tuple[Site, Guarded], open_page: OpenPage
+) -> None:
+    site, people = there
+    command = await proposal(people, params={"height": 30, "texts": list(TEXTS)})
+    async with open_page(site.page(f"commands/{command['id']}")) as page:
+        await log_in(page, people.keys["anna"].text)
+        second = page.get_by_role("region", name="Second person")
+        await expect(second).to_contain_text("you have asked for it yourself")
+        await expect(second.get_by_role("button")).to_have_count(0)
+        await harmless(page)
+    async with open_page(site.page(f"commands/{command['id']}"), viewport={"width": 360, "height": 740}) as page:
+        await log_in(page, people.keys["ben"].text)
+        await decide(page, "Approve", "seen on site")
+        await expect(page.get_by_text("succeeded", exact=True)).to_be_visible()
+        await expect(page.get_by_role("region", name="Second person")).to_have_count(0)
+        await harmless(page)
+
+
+async def test_who_refuses_says_why_and_a_decision_that_is_over_is_told_in_the_dialog(
+    there: tuple[Site, Guarded], open_page: OpenPage
+) -> None:
+    site, people = there
+    command = await proposal(people, params={"height": 30})
+    async with open_page(site.page(f"commands/{command['id']}")) as page:
+        await log_in(page, people.keys["ben"].text)
+        await expect(page.get_by_role("button", name="Refuse …")).to_be_visible()
+        await page.route("**/approvals", lambda route: route.fulfill(status=409, json={"title": "Over", "detail": "x"}))
+        await decide(page, "Refuse", "there is a crane")
+        await expect(page.get_by_role("alert")).to_contain_text("Over")
+        await page.unroute("**/approvals")
+        await page.get_by_role("button", name="Refuse it").click()
+        await expect(page.get_by_text("cancelled", exact=True)).to_be_visible()
+        await expect(page.get_by_text("there is a crane").first).to_be_visible()
+    assert people.rig.device.received[1:] == [], "the first test has sent one"
