@@ -8,14 +8,19 @@ const IDLE_MS = 3000;
 const loads = new Map();
 /** @type {Map<string, any>} */
 const loaded = new Map();
+/** How often a file did not come. @type {Map<string, number>} */
+const failures = new Map();
 
 /** @param {string} file */
 function load(file) {
   const before = loads.get(file);
   if (before) return before;
-  const now = import(`./pages/${file}`).then(
+  const count = failures.get(file) ?? 0;
+  // A browser may remember of an address that nothing came, and not ask for it again.
+  const now = import(`./pages/${file}${count ? `?again=${count}` : ""}`).then(
     (module) => loaded.set(file, module),
     (error) => {
+      failures.set(file, count + 1);
       loads.delete(file);
       throw error;
     },
