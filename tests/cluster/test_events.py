@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from urllib.error import HTTPError
 
 from redis.asyncio import Redis
@@ -24,7 +25,10 @@ EVENTS = 3000
 
 
 class LoneNode(NodeProcess):
-    """`homing serve` without a cluster, with events in a folder."""
+    """`homing serve` without a cluster, with events in a folder.
+
+    Its sessions are its own: the broker would else give it what it kept for the one of an earlier test.
+    """
 
     def __init__(self, broker: MosquittoProcess, folder: Path) -> None:
         ServiceProcess.__init__(self, sys.executable)
@@ -35,6 +39,7 @@ class LoneNode(NodeProcess):
             "HOMING_EVENTS_URL": f"rocks://{folder}/events",
             "HOMING_EVENTS_RECEIVE_MAXIMUM": str(RECEIVE_MAXIMUM),
             "HOMING_MQTT_URL": broker.url,
+            "HOMING_MQTT_SHARE_GROUP": f"lone-{token_hex(4)}",
             "HOMING_MQTT_USERNAME": NODE_USER,
             "HOMING_MQTT_PASSWORD": NODE_PASSWORD,
             "HOMING_CLUSTER_DRAIN_DELAY": "0s",
