@@ -6,13 +6,12 @@ The session is that token, as it is that of a login's key otherwise (docs/adr/01
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 from fastapi import Request
 from fastapi import Response as Reply
 
-from app.access.login.issuer_logins import IssuerLogins
 from app.api.credentials import Header, ended_pending_cookie, pending_cookie, pending_of, session_cookie
 from app.api.dependencies import NodePorts
 from app.api.http import BytesResponse, headers_of
@@ -21,6 +20,9 @@ from app.api.problems import NOTHING_TO_LOG_IN_TO, problem
 from app.api.routers import PublicRouter
 from app.core.access.code_flow import LoginFault
 from app.core.errors import UnauthenticatedError
+
+if TYPE_CHECKING:
+    from app.access.login.issuer_logins import IssuerLogins  # whose libraries are an extra
 
 NO_ISSUER: Final = "this node sends nobody to an OIDC issuer: HOMING_OIDC_CLIENT_ID is not set"
 _NO_STORE: Final = (b"cache-control", b"no-store")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from app.access.devices import Devices
 from app.access.keys import KeyAdministrator
-from app.access.login.issuer_logins import IssuerLogins
 from app.access.login.logins import Logins
 from app.access.people import People
 from app.access.ports import Access
@@ -39,6 +38,7 @@ from app.traffic import Traffic
 from app.webhooks.administration import WebhookAdministrator
 
 if TYPE_CHECKING:
+    from app.access.login.issuer_logins import IssuerLogins  # whose libraries are an extra
     from app.runtime.tracing import Tracing  # whose library is an extra
 
 

@@ -21,6 +21,7 @@ SHIPPED: Final = sorted(
 SCHEMA: Final[dict[str, Any]] = schema_of_files()
 TABLES: Final = {
     "": "The file",
+    "ApprovalTable": "Approvals",
     "ComparisonTable": "Interlocks",
     "ConditionTable": "Conditions",
     "DeviceTable": "Device",
