@@ -102,7 +102,7 @@ export function progressOf(progress) {
 
 /** A skeleton that keeps the place of what is loaded; it shows only after a while. @param {{ rows?: number }} props */
 export function Loading({ rows = 3 }) {
-  return html`<div class="loading" aria-busy="true" aria-label="Loading">
+  return html`<div class="loading" role="img" aria-busy="true" aria-label="Loading">
     ${Array.from({ length: rows }, () => html`<span></span>`)}
   </div>`;
 }
