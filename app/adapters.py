@@ -90,7 +90,7 @@ def _sessions(
         engine,
         settings.store.url,
         name=settings.mqtt.share_group,
-        node_id=settings.node.id or "",
+        node_id=settings.node.id,
         clock=clock,
         counters=counters,
         new_secret=new_secret,

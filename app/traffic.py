@@ -103,17 +103,19 @@ class Traffic:
 
     def check_room(self) -> None:
         """CapacityError while nobody else can listen; BrokerUnavailableError where nobody ever can."""
+        self._opener()
+
+    def _opener(self) -> Callable[[str], MqttClient]:
         if self._open_listener is None:
             raise BrokerUnavailableError("this node has no broker that others could listen to")
         if self._listeners >= MOST_LISTENERS:
             raise CapacityError(f"{MOST_LISTENERS} callers listen on this node already, and no more may at once")
+        return self._open_listener
 
     @asynccontextmanager
     async def listen(self, filters: Sequence[str], most: int, seconds: float) -> AsyncIterator[TrafficListener]:
         """Listen inside the block, for so long and to so many messages; the errors of `check_room`."""
-        self.check_room()
-        assert self._open_listener is not None  # noqa: S101 - as it has just said
-        client = self._open_listener(f"homing-traffic-{self._new_ulid()[-10:].lower()}")
+        client = self._opener()(f"homing-traffic-{self._new_ulid()[-10:].lower()}")
         listener = TrafficListener(most, self._now_us)
         self._listeners += 1
         try:

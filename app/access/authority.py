@@ -143,7 +143,7 @@ class Authority:
         return place
 
     def check_proposer(self, caller: Caller | None) -> None:
-        """By the rules of this moment."""
+        """Judge by the rules of this moment."""
         if caller is None or principal_of(self._current(), caller) is None:
             raise NeedsSecondPersonError(
                 "a second person has to approve this, and you are not on record, so nobody can tell who is another one"
@@ -152,7 +152,7 @@ class Authority:
     def check_second(
         self, caller: Caller | None, proposer: Caller | None, device: str, profile: str, method: str
     ) -> None:
-        """By the rules of this moment."""
+        """Judge by the rules of this moment."""
         now_us = self._now_us()
         self._judge(caller, Action.APPROVE, device, profile, method, now_us=now_us)
         reason = why_not_second(self._current(), proposer or Caller(), caller or Caller(), now_us, self._second)
@@ -162,12 +162,12 @@ class Authority:
     def check_approved(
         self, caller: Caller | None, approver: Caller | None, device: str, profile: str, method: str
     ) -> None:
-        """By the rules of this moment."""
+        """Judge both by the rules of this moment."""
         self._judge(caller, Action.SEND, device, profile, method, now_us=self._now_us(), persons=2)
         self.check_second(approver, caller, device, profile, method)
 
     def approver(self, caller: Caller | None) -> tuple[Caller, str]:
-        """By the rules of this moment."""
+        """Find them in the rules of this moment."""
         snapshot = self._current()
         found = caller or Caller()
         return lasting_approver(snapshot, found), self.who(found)[0] or ""

@@ -23,7 +23,7 @@ _CONSOLE: Final = b"console"
 _SAFE: Final = b"__Host-"
 """A cookie of this name is one that only a page of this host can set, and by TLS alone."""
 _PENDING: Final = b"login-"
-"""In front of the name of a session: what is begun is none."""
+"""A login that has begun has this in front of the name of its session, as it is none yet."""
 _STRICT: Final = b"SameSite=Strict"
 _LAX: Final = b"SameSite=Lax"
 """It comes along when an issuer sends the browser back."""
@@ -65,38 +65,38 @@ def is_secure(headers: Headers) -> bool:
 
 def session_cookie(key: str, secret: str, *, secure: bool) -> Header:
     """The header that gives a browser this key, until it is closed."""
-    return _cookie(_name_of(secret), key, _STRICT, secure=secure)
+    return _cookie(_safe(_name_of(secret), secure=secure), key, _STRICT, secure=secure)
 
 
 def ended_cookies(headers: Headers, secret: str) -> list[Header]:
     """The headers that take the key away again."""
     name, secure = _name_of(secret), is_secure(headers)
-    names = {_safe(name, secure=secure), name}
-    return [(b"set-cookie", b"%b=; %b" % (one, _attributes(_ENDED + _STRICT, secure=secure))) for one in sorted(names)]
+    return [_cookie(one, "", _ENDED + _STRICT, secure=secure) for one in sorted({_safe(name, secure=secure), name})]
 
 
 def pending_cookie(login: PendingLogin, secret: str, *, secure: bool) -> Header:
     """The header that keeps in a browser what somebody has begun who is at an issuer now, for ten minutes."""
-    return _cookie(_PENDING + _name_of(secret), login.to_text(), b"Max-Age=600; " + _LAX, secure=secure)
+    return _cookie(_pending_name(secret, secure=secure), login.to_text(), b"Max-Age=600; " + _LAX, secure=secure)
 
 
 def ended_pending_cookie(secret: str, *, secure: bool) -> Header:
     """The header that takes it away again."""
-    return _cookie(_PENDING + _name_of(secret), "", _ENDED + _LAX, secure=secure)
+    return _cookie(_pending_name(secret, secure=secure), "", _ENDED + _LAX, secure=secure)
 
 
 def pending_of(headers: Headers, secret: str, *, secure: bool) -> PendingLogin | None:
     """The login that this browser has begun, if there is one and no other beside it."""
-    found = _values(headers, _safe(_PENDING + _name_of(secret), secure=secure))
+    found = _values(headers, _pending_name(secret, secure=secure))
     return PendingLogin.of_text(found[0].decode("latin-1")) if len(found) == 1 else None
 
 
 def _cookie(name: bytes, value: str, attributes: bytes, *, secure: bool) -> Header:
-    return b"set-cookie", b"%b=%b; %b" % (
-        _safe(name, secure=secure),
-        value.encode(),
-        _attributes(attributes, secure=secure),
-    )
+    own = attributes + (b"; Secure" if secure else b"")
+    return b"set-cookie", b"%b=%b; Path=/; HttpOnly; %b" % (name, value.encode(), own)
+
+
+def _pending_name(secret: str, *, secure: bool) -> bytes:
+    return _safe(_PENDING + _name_of(secret), secure=secure)
 
 
 def _safe(name: bytes, *, secure: bool) -> bytes:
@@ -111,7 +111,3 @@ def _values(headers: Headers, name: bytes) -> list[bytes]:
 def _name_of(secret: str) -> bytes:
     """Cookies know no ports: two clusters on one host must not log each other's people out."""
     return b"homing-" + sha256(b"session of " + secret.encode()).hexdigest()[:_DIGITS].encode()
-
-
-def _attributes(own: bytes, *, secure: bool) -> bytes:
-    return b"Path=/; HttpOnly; " + own + (b"; Secure" if secure else b"")

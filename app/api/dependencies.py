@@ -234,7 +234,7 @@ EventsOrNone = Annotated[EventPlane | None, Depends(_port(lambda ports: ports.ev
 OwnBroker = Annotated[BrokerOperations, Depends(_port(lambda ports: needed_broker(ports.broker).operations))]
 """The operations of the broker in this node; BrokerOffError where there is none."""
 BrokerTraffic = Annotated[Traffic, Depends(_port(lambda ports: ports.traffic))]
-"""What devices and broker say to each other."""
+"""The messages between devices and broker."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
 Records = Annotated[DirectoryRecords, Depends(_directory)]

@@ -35,7 +35,6 @@ from app.commands.send.unsent import error_of, unsent_code
 from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.access.rules import Action
-from app.core.commands.approval import TIME_TO_SEND
 from app.core.commands.command import Command, CommandState
 from app.core.commands.deadlines import LearnedTimeouts
 from app.core.errors import (
@@ -149,7 +148,7 @@ class HotRoute:
             return await self._stream(asked, caller, place, scope.get("root_path", ""))
         longest = asked.timeout + self._grace
         if asked.hold is not None or asked.approval is not None:
-            longest += asked.hold or (asked.approval or timedelta()) + TIME_TO_SEND
+            longest += asked.longest_hold()
             budget = timedelta() if preference.limit is None else min(preference.limit, longest)
         else:
             budget = longest if preference.limit is None else min(preference.limit, longest)

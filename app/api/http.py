@@ -22,6 +22,8 @@ BODY_SECONDS: Final = 10.0
 
 JSON: Final = b"application/json"
 PROBLEM_JSON: Final = b"application/problem+json"
+NO_STORE: Final = (b"cache-control", b"no-store")
+"""The header of a response that nobody may keep."""
 
 
 _SLOW: Final = "slow body"

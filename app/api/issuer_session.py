@@ -14,7 +14,7 @@ from fastapi import Response as Reply
 
 from app.api.credentials import Header, ended_pending_cookie, pending_cookie, pending_of, session_cookie
 from app.api.dependencies import NodePorts
-from app.api.http import BytesResponse, headers_of
+from app.api.http import NO_STORE, BytesResponse, headers_of
 from app.api.ports import Ports
 from app.api.problems import NOTHING_TO_LOG_IN_TO, problem
 from app.api.routers import PublicRouter
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from app.access.login.issuer_logins import IssuerLogins  # whose libraries are an extra
 
 NO_ISSUER: Final = "this node sends nobody to an OIDC issuer: HOMING_OIDC_CLIENT_ID is not set"
-_NO_STORE: Final = (b"cache-control", b"no-store")
 
 router = PublicRouter(prefix="/console", include_in_schema=False)
 
@@ -34,7 +33,7 @@ router = PublicRouter(prefix="/console", include_in_schema=False)
 async def offered(ports: NodePorts) -> Reply:
     """Tells the page for logins at which issuer people can log in, if at one."""
     logins = ports.issuer_logins
-    return BytesResponse(orjson.dumps({"issuer": None if logins is None else logins.client.host}), headers=[_NO_STORE])
+    return BytesResponse(orjson.dumps({"issuer": None if logins is None else logins.client.host}), headers=[NO_STORE])
 
 
 @router.get("/session/oidc")
@@ -86,5 +85,5 @@ def _back(logins: IssuerLogins, fault: LoginFault, *headers: Header) -> Reply:
 def _redirect(url: str, headers: Sequence[Header]) -> Reply:
     """303, so that whatever was asked is not sent there."""
     reply = Reply(status_code=303)
-    reply.raw_headers.extend([(b"location", url.encode()), _NO_STORE, *headers])
+    reply.raw_headers.extend([(b"location", url.encode()), NO_STORE, *headers])
     return reply

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,9 +9,6 @@ from app.access.ports import Access
 from app.commands.send.registrar import CommandRequest
 from app.core.access.callers import Caller
 from app.core.errors import NeedsSecondPersonError
-
-SecondPersonOf = Callable[[CommandRequest], timedelta | None]
-"""The time in which its profile wants a second person to approve a command; None if it wants none."""
 
 
 def as_proposal(

@@ -23,7 +23,7 @@ class PublicRouter(APIRouter):
     """
 
     guards: ClassVar[Sequence[Dependency]] = ()
-    """What each route depends on besides its own."""
+    """Each route depends on these besides its own."""
 
     def __init__(
         self,

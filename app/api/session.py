@@ -14,7 +14,7 @@ from app.access.ports import Access
 from app.api import problems
 from app.api.credentials import ended_cookies, is_of_console, is_secure, session_cookie, session_of
 from app.api.dependencies import LoginsOrNone, NodePorts
-from app.api.http import BytesResponse, asking, headers_of, read_body
+from app.api.http import NO_STORE, BytesResponse, asking, headers_of, read_body
 from app.api.media_types import media_type_refusal
 from app.api.problems import problem
 from app.api.representation import instant
@@ -23,7 +23,6 @@ from app.api.v1.login import NOTHING_TO_LOG_IN_TO, address_of, begin_by_password
 from app.core.errors import EntryConflictError, UnauthenticatedError
 from app.core.payload import decode_json
 
-_NO_STORE: Final = (b"cache-control", b"no-store")
 _FOREIGN: Final = "sessions are for the console alone, which sends Homing-Request: console; programs use /v1/login"
 _BY_PASSWORD: Final = ("name", "password", "tenant")
 _BY_KEY: Final = ("key",)
@@ -47,7 +46,7 @@ async def begin_session(request: Request, logins: LoginsOrNone, ports: NodePorts
     login = await _begun(request, logins, ports.access)
     given = {"principal": login.principal, "tenant": login.tenant, "expires_at": instant(login.expires_us)}
     cookie = session_cookie(login.key.text, secret, secure=is_secure(headers))
-    return BytesResponse(orjson.dumps(given), status=201, headers=[_NO_STORE, cookie])
+    return BytesResponse(orjson.dumps(given), status=201, headers=[NO_STORE, cookie])
 
 
 @router.delete("/session", status_code=204)

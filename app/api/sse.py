@@ -18,7 +18,7 @@ from fastapi.sse import format_sse_event
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.api.http import current_task
+from app.api.http import NO_STORE, current_task
 from app.api.media_types import accepts
 from app.api.parking import Ending, ParkedCaller
 from app.api.problems import of_error
@@ -36,7 +36,7 @@ LAST_WORD_SECONDS: Final = 1.0
 """How long a caller may take to read the end of a stream that this node ends."""
 HEADERS: Final = (
     (b"content-type", MEDIA_TYPE + b"; charset=utf-8"),
-    (b"cache-control", b"no-store"),
+    NO_STORE,
     (b"x-accel-buffering", b"no"),
 )
 """The last one keeps nginx from holding events back."""

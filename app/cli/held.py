@@ -10,7 +10,7 @@ import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import devices
-from app.cli.output import Form, Stop, complain, err, table, tell
+from app.cli.output import Form, complain, err, table, tell
 from app.cli.verbs import group
 
 if TYPE_CHECKING:
@@ -131,10 +131,8 @@ def refuse(
 
 
 def _seen(homing: Homing, command_id: str, question: str, *, yes: bool) -> Any:  # noqa: ANN401 - a JSON object
-    """Show a command that waits for a second person, and ask; the entry of the list."""
-    entry = next((one for one in homing.approvals(200) if one["command"]["id"] == command_id), None)
-    if entry is None:
-        raise Stop(f"{command_id} waits for no second person, or you may not know of it: homing held approvals")
+    """Show a command that waits for a second person, and ask; what was shown."""
+    entry = homing.approval(command_id)
     command = entry["command"]
     for name in ("device_id", "profile", "method", "params", "created_at", "hold"):
         tell(err, f"{name}: {json.dumps(command.get(name))}")

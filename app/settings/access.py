@@ -36,7 +36,7 @@ class AccessSettings(SettingsGroup):
     """How long a node that cannot read the rules keeps sending by the rules that it has."""
 
     approver_age: Annotated[Duration, Field(ge=timedelta(), le=timedelta(days=30))] = timedelta(hours=24)
-    """How long people and their keys must be on record before they count as a second person."""
+    """The time that people and their keys must be on record before they count as a second person."""
     approver_services: bool = False
     """True if services count as a second person, too."""
 

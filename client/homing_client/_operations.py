@@ -143,6 +143,11 @@ def approvals(limit: int | None) -> Request:
     return Request("GET", "/v1/approvals", query={"limit": None if limit is None else str(limit)})
 
 
+def approval(command_id: str) -> Request:
+    """Show a command that waits for a second person."""
+    return Request("GET", "/v1/commands/{command_id}/approvals", path={"command_id": command_id})
+
+
 def decide(command_id: str, fingerprint: str, decision: str, note: str) -> Request:
     """Decide about a command as a second person. Sent twice, the second finds it decided; so it is sent once."""
     return Request(

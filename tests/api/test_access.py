@@ -77,7 +77,9 @@ OF_FLEETS: Final = frozenset(  # test_fleets.py
         *(f"POST /v1/fleet-runs/{{run_id}}/{what}" for what in ("pause", "resume", "abort", "retry")),
     }
 )
-OF_APPROVALS: Final = frozenset({"POST /v1/commands/{command_id}/approvals"})  # test_two_persons.py
+OF_APPROVALS: Final = frozenset(
+    {"GET /v1/commands/{command_id}/approvals", "POST /v1/commands/{command_id}/approvals"}
+)  # test_two_persons.py
 OF_QUEUES: Final = frozenset(  # test_queues_access.py
     {
         *("GET /v1/queues", *(f"{method} /v1/queues/{{name}}" for method in ("GET", "PUT", "DELETE"))),

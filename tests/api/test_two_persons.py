@@ -263,6 +263,17 @@ async def test_bad_input_decides_nothing(site: Site) -> None:
         assert (await becomes(site, command, "held"))["hold"]["approval"].keys() == {"until"}
 
 
+async def test_one_of_them_is_shown_by_its_id_as_the_list_has_it(site: Site) -> None:
+    command = await proposal(site)
+    path = f"/v1/commands/{command['id']}/approvals"
+    for who in ("anna", "ben"):
+        assert [(await site.rig.http.get(path, headers=site.headers(who))).json()] == await listed(site, who)
+    assert (await site.rig.http.get(path, headers=site.headers("nobody"))).status_code == 404
+    assert (await decide(site, "ben", command, tag=await tag(site, command))).status_code == 200
+    over = await site.rig.http.get(path, headers=site.headers("ben"))
+    assert (over.status_code, "ben has approved" in over.json()["detail"]) == (409, True)
+
+
 async def test_what_waits_for_nobody_is_not_decided_about(site: Site) -> None:
     plain = (await site.send("operator", method="silent", timeout="1m", hold="1m")).json()
     refused = await decide(site, "ben", plain, tag="*")

@@ -140,6 +140,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "GET /v1/broker/retained": lambda homing: done(homing.broker.retained, topic="a/+"),
     "DELETE /v1/broker/retained": lambda homing: done(homing.broker.delete_retained, "a/b"),
     "GET /v1/approvals": lambda homing: done(homing.approvals),
+    "GET /v1/commands/{command_id}/approvals": lambda homing: done(homing.approval, C),
     "POST /v1/commands/{command_id}/approvals": lambda homing: done(homing.approve, C, "f"),
     "GET /v1/interlocks": lambda homing: done(homing.interlocks),
     "GET /v1/devices/{device_id}/interlocks": lambda homing: done(homing.check_interlocks, D, "m"),

@@ -159,7 +159,7 @@ async def answers(page: Page, path: str, body: Any) -> None:  # noqa: ANN401 - J
 async def asked_again(page: Page, button: str, does: str) -> None:
     """Press a button; see that No is at hand, and that nothing is done by it; then do it."""
     await page.get_by_role("button", name=button).click()
-    dialog = page.get_by_role("dialog")
+    dialog = page.get_by_role("dialog").filter(has=page.get_by_role("button", name=does))
     await expect(dialog.get_by_role("button", name="No", exact=True)).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(dialog).to_have_count(0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from app.access.login.issuer_calls import OK, post
+from app.access.login.jwks import IssuerKeys
 from app.core.access.code_flow import (
     SECRET_BYTES,
     IssuerClient,
-    IssuerEndpoints,
     LoginFault,
     PendingLogin,
     authorization_url,
@@ -28,14 +28,6 @@ NO_CODE: Final = 400
 """The status for a code that is none, or no more (RFC 6749, section 5.2)."""
 
 
-class LoginPlaces(Protocol):
-    """Knows where people log in."""
-
-    @property
-    def endpoints(self) -> IssuerEndpoints | None:
-        """None where the issuer has not said it."""
-
-
 class IssuerLogins:
     """Begins and finishes logins; nothing is kept here meanwhile. Counts `login.issuer_accepted` and the faults."""
 
@@ -43,21 +35,21 @@ class IssuerLogins:
         self,
         client: IssuerClient,
         secret: str,
-        places: LoginPlaces,
+        keys: IssuerKeys,
         random_bytes: Callable[[int], bytes],
         counters: Counters,
     ) -> None:
-        """`secret` is the client's at the issuer; empty where it has none."""
+        """`secret` is the client's at the issuer; empty where it has none. `keys` know where people log in."""
         self.client: Final = client
         self._secret = secret
-        self._places = places
+        self._keys = keys
         self._random_bytes = random_bytes
         self._counters = counters
         self._exchanging = 0
 
     def begin(self) -> tuple[str, PendingLogin] | LoginFault:
         """Return where the browser goes, and what it keeps until it comes back."""
-        endpoints = self._places.endpoints
+        endpoints = self._keys.endpoints
         if endpoints is None:
             return self.failed(LoginFault.AWAY)
         login = PendingLogin.of_bytes(self._random_bytes(SECRET_BYTES), self._random_bytes(SECRET_BYTES))
@@ -65,10 +57,12 @@ class IssuerLogins:
 
     async def finish(self, query: Mapping[str, str], login: PendingLogin | None) -> str | LoginFault:
         """Return the token that the issuer gives for what the browser brings back. Nobody has checked it."""
+        if login is None:
+            return self.failed(LoginFault.STALE)
         code = code_of(query, self.client, login)
-        endpoints = self._places.endpoints
-        if isinstance(code, LoginFault) or login is None:
-            return self.failed(code if isinstance(code, LoginFault) else LoginFault.STALE)
+        if isinstance(code, LoginFault):
+            return self.failed(code)
+        endpoints = self._keys.endpoints
         if endpoints is None or self._exchanging >= MOST_EXCHANGES:
             return self.failed(LoginFault.AWAY)
         self._exchanging += 1

@@ -34,7 +34,7 @@ class IssuerKeys:
         self._counters = counters
         self._fetch_seconds = fetch_seconds
         self.endpoints: IssuerEndpoints | None = None
-        """Where people log in; None where the issuer has not said so yet, or offers no login."""
+        """The URLs for those who log in; None where the issuer has not told them yet, or offers no login."""
         self._keys: KeySet = {}
         self._good_at = -KEPT_SECONDS
         self._begun_at = -EXTRA_SECONDS

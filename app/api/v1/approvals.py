@@ -70,6 +70,23 @@ async def list_approvals(
     return BytesResponse(orjson.dumps({"approvals": shown, "more": more}))
 
 
+@router.get(
+    "/commands/{command_id}/approvals",
+    summary="Show a command that waits for a second person",
+    response_model=models.Proposal,
+    response_description="The command, and whether the caller may decide about it.",
+    responses=problems_of(
+        BY_ERROR[errors.CommandNotFoundError], BY_ERROR[errors.ApprovalOverError], problems.INVALID, _AWAY
+    ),
+    openapi_extra=acts(Action.READ),
+)
+async def show_proposal(command_id: CommandId, commands: Commands, asker: WhoAsks) -> Reply:
+    """Shows what a second person would decide about, with the fingerprint that names exactly that."""
+    command = await _known(command_id, commands, asker)
+    _check_waits(command)
+    return BytesResponse(orjson.dumps(_proposal(command, asker)))
+
+
 @router.post(
     "/commands/{command_id}/approvals",
     summary="Approve or refuse a command",
@@ -105,9 +122,7 @@ async def decide_command(
     `If-Match` names the fingerprint of exactly the command that was looked at. What is approved is sent as its caller's
     as soon as it can be; what is refused is `cancelled`, with the note.
     """
-    command = await commands.store.read(command_id)
-    if not asker.may_read(command):
-        raise CommandNotFoundError(command_id)
+    command = await _known(command_id, commands, asker)
     node.member.admit()
     try:
         asker.check_second(proposer_of(command), command)
@@ -123,8 +138,7 @@ async def decide_command(
     unprintable = next((one for one in body.note if not one.isprintable()), None)
     if unprintable is not None:
         raise InvalidInputError("note", f"{named(unprintable)} is not allowed; a note is one line of text")
-    if not command.awaits_approval:
-        raise ApprovalOverError(command_id, _why_over(command))
+    _check_waits(command)
     caller, name = asker.approver()
     if audit is not None:
         audit.check()
@@ -132,6 +146,20 @@ async def decide_command(
     decision = ApprovalDecision(body.decision == APPROVE, caller.to_text(), name, body.note)
     await commands.approver.decide(command, decision)
     return BytesResponse(command_json(await commands.store.read(command_id)))
+
+
+async def _known(command_id: str, commands: CommandPorts, asker: Asker) -> Command:
+    """Read a command that the caller may know of; CommandNotFoundError."""
+    command = await commands.store.read(command_id)
+    if not asker.may_read(command):
+        raise CommandNotFoundError(command_id)
+    return command
+
+
+def _check_waits(command: Command) -> None:
+    """Return where it waits for a second person; ApprovalOverError says why it does not."""
+    if not command.awaits_approval:
+        raise ApprovalOverError(command.id, _why_over(command))
 
 
 async def _waiting(commands: CommandPorts) -> AsyncIterator[Command | None]:
@@ -164,7 +192,7 @@ def _proposal(command: Command, asker: Asker) -> dict[str, Any]:
 
 
 def _why_over(command: Command) -> str:
-    approval = None if command.hold is None else command.hold.approval
+    approval = command.approval
     if approval is None:
         return f"command {command.id} needs no second person"
     if approval.decision is not None:

@@ -61,7 +61,7 @@ MOST_CALLS: Final = 64
 CHECK_SECONDS: Final = 15.0
 """The time between two looks at what a caller may still have, though nobody says that rules have changed."""
 DRAIN_SECONDS: Final = 2.0
-"""How long a connection that ends waits for what is known of messages that it has read."""
+"""A connection that ends waits for so long to confirm the messages that it has read."""
 SENT_AWAY: Final = "the node stops; go on with another one"
 
 

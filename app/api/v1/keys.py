@@ -12,7 +12,7 @@ from fastapi import Response as Reply
 from app.access.keys import NewKey
 from app.api import problems
 from app.api.dependencies import Records, WhoAsks
-from app.api.http import BytesResponse
+from app.api.http import NO_STORE, BytesResponse
 from app.api.openapi import knows, problems_of
 from app.api.pages import Listing
 from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
@@ -26,7 +26,6 @@ from app.core.access.model import Credential
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 
-_NO_STORE: Final = (b"cache-control", b"no-store")
 _PROBLEMS: Final = (
     BY_ERROR[errors.NoDirectoryError],
     BY_ERROR[errors.EntryNotFoundError],
@@ -131,7 +130,7 @@ async def revoke_key(key_id: KeyId, records: Records, asker: WhoAsks) -> Reply:
 
 def _made(key: Key, credential: Credential, **more: object) -> BytesResponse:
     shown = {**_shown(credential), "key": key.text, **more}
-    return BytesResponse(orjson.dumps(shown), status=201, headers=[_NO_STORE])
+    return BytesResponse(orjson.dumps(shown), status=201, headers=[NO_STORE])
 
 
 def _shown(one: Credential) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fastapi import Response as Reply
 from app.access.login.logins import IssuedLogin, Logins
 from app.api import problems
 from app.api.dependencies import LoginsOrNone, WhoAsks
-from app.api.http import BytesResponse, headers_of, read_body
+from app.api.http import NO_STORE, BytesResponse, headers_of, read_body
 from app.api.media_types import media_type_refusal
 from app.api.openapi import json_of, knows, problems_of
 from app.api.problems import BY_ERROR, problem
@@ -26,7 +26,6 @@ from app.core.peers import network_of
 
 MAX_NAME: Final = 256
 _AWAY: Final = BY_ERROR[errors.DirectoryUnavailableError]
-_NO_STORE: Final = (b"cache-control", b"no-store")
 NOTHING_TO_LOG_IN_TO: Final = "this node does not authenticate its callers: there is nothing to log in to"
 
 router = PublicRouter(prefix="/v1", tags=["access"])
@@ -79,7 +78,7 @@ async def log_in(request: Request, logins: LoginsOrNone) -> Reply:
         "tenant": login.tenant,
         "expires_at": instant(login.expires_us),
     }
-    return BytesResponse(orjson.dumps(given), status=201, headers=[_NO_STORE])
+    return BytesResponse(orjson.dumps(given), status=201, headers=[NO_STORE])
 
 
 @guarded.delete(

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Response as Reply
 
 from app.api.dependencies import NodePorts, WhoAsks
-from app.api.http import BytesResponse
+from app.api.http import NO_STORE, BytesResponse
 from app.api.openapi import knows, problems_of
 from app.api.representation import instant
 from app.api.routers import GuardedRouter
@@ -54,7 +54,7 @@ async def read_overview(ports: NodePorts, asker: WhoAsks) -> Reply:
         "last_hour": _last_hour(found.last_hour) if asker.may(Action.METRICS) else None,
         "trouble": [_trouble(one) for one in grouped(failures)],
     }
-    return BytesResponse(orjson.dumps(body), headers=[(b"cache-control", b"no-store")])
+    return BytesResponse(orjson.dumps(body), headers=[NO_STORE])
 
 
 def _headline(verdict: OverallVerdict) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def _timeline(
         report = command.progress if one.what == "progressed" else None
         reason = one.reason if report is None else f"latest report: {report.decode(errors='replace')[:MOST_REPORT]}"
         steps.append(TimelineStep(one.at, home, one.what, where, reason or None, one.size))
-    approval = None if command.hold is None else command.hold.approval
+    approval = command.approval
     if approval is not None and (decision := approval.decision) is not None:
         word = "approved" if decision.approves else "refused"
         said = f"by {decision.name}: {decision.note}" if decision.note else f"by {decision.name}"

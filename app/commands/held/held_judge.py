@@ -78,8 +78,8 @@ class HeldJudge:
     async def why(self, command: Command) -> Sequence[str]:
         """Say what a held command waits for at this moment, as far as this node knows."""
         reasons = []
-        if command.hold is not None and command.hold.approval is not None and command.hold.awaits_approval:
-            left = self.seconds_to(command.hold.approval.until)
+        if command.approval is not None and command.awaits_approval:
+            left = self.seconds_to(command.approval.until)
             reasons.append(f"a second person has to approve it within {max(0.0, left):.0f} s")
         if self._too_early(command) and command.hold is not None:
             reasons.append(f"its not_before comes in {self.seconds_to(command.hold.not_before or 0):.0f} s")
@@ -131,5 +131,5 @@ def request_of(command: Command) -> CommandRequest:
         timeout=timedelta() if command.hold is None else command.hold.timeout,
         profile=command.profile,
         one_way=command.one_way,
-        approval=None if command.hold is None or command.hold.approval is None else timedelta(),
+        approval=None if command.approval is None else timedelta(),
     )

@@ -6,6 +6,7 @@ from app.access.ports import Access
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.commands.command import Command
+from app.core.commands.diagnosis import decision_of
 from app.core.errors import UnauthenticatedError
 
 
@@ -15,11 +16,11 @@ def may_send(access: Access, command: Command) -> None:
     UnavailableError when the rules are too old to act on.
     """
     about = command.device_id, command.profile, command.method
-    approval = None if command.hold is None else command.hold.approval
-    if approval is None or approval.decision is None:
+    decision = decision_of(command)
+    if decision is None:
         access.check(proposer_of(command), Action.SEND, *about)
     else:
-        access.check_approved(proposer_of(command), _caller(approval.decision.who), *about)
+        access.check_approved(proposer_of(command), _caller(decision.who), *about)
 
 
 def proposer_of(command: Command) -> Caller | None:

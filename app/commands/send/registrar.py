@@ -49,6 +49,12 @@ class CommandRequest:
     approval: timedelta | None = None
     """The time within which a second person has to approve it; None if none is needed."""
 
+    def longest_hold(self, of_lane: timedelta = timedelta()) -> timedelta:
+        """The longest time that it may be held, in a lane that holds commands for so long."""
+        if self.hold is not None:
+            return self.hold
+        return of_lane if self.approval is None else self.approval + max(of_lane, TIME_TO_SEND)
+
 
 ToldOf = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
 """Who is told of a command to this device by this profile and method, with those that its caller names."""
@@ -100,13 +106,12 @@ class Registrar:
 
 def _hold(request: CommandRequest, rule: LaneRule | None, caller: Caller | None) -> HoldRequest | None:
     """The hold that the caller asks for, else that of the lane, which counts only if the lane is taken."""
-    lasts = request.hold if request.hold is not None else timedelta() if rule is None else rule.hold
-    if not lasts and request.approval is None:
+    lasts = request.longest_hold() if rule is None else request.longest_hold(rule.hold)
+    if not lasts:
         return None
     who = "" if caller is None else caller.lasting().to_text()
     if request.approval is not None:
-        longest = request.hold or request.approval + max(lasts, TIME_TO_SEND)
-        return HoldRequest(longest, who, request.not_before, approval=min(request.approval, longest))
+        return HoldRequest(lasts, who, request.not_before, approval=min(request.approval, lasts))
     return HoldRequest(lasts, who, request.not_before, only_if_taken=request.hold is None)
 
 

@@ -7,8 +7,6 @@ import { Confirm } from "../confirm.js";
 import { written } from "../json.js";
 import { useRead } from "../read.js";
 
-const LIST = "v1/approvals?limit=200";
-
 /** @param {{ proposal: any, decision: string, word: string, text: any, done: () => void }} props */
 function Decide({ proposal, decision, word, text, done }) {
   const { command, fingerprint } = proposal;
@@ -27,13 +25,11 @@ function Decide({ proposal, decision, word, text, done }) {
 
 /** @param {{ command: any, done: () => void }} props */
 export function SecondPerson({ command, done }) {
-  const { found, error, again } = useRead(LIST);
-  const proposal = found?.approvals.find((/** @type {any} */ one) => one.command.id === command.id);
+  const { found: proposal, error, again } = useRead(`v1/commands/${part(command.id)}/approvals`);
   const until = command.hold.approval?.until;
   return html`<section aria-label="Second person"><h2>A second person decides</h2>
     <p>${proposal ? html`<strong>${proposal.asked_by ?? "Somebody"}</strong> has asked for this command, and it is sent once another person has approved it.` : "It is sent once another person has approved it."}${until && html` There is time for that until <${When} at=${until} />.`}</p>
     ${error && html`<${Trouble} error=${error} again=${again} />`}
-    ${found && !proposal && html`<p class="muted">It is not among the ${found.approvals.length} that end the soonest. <code>homing held approve ${command.id}</code></p>`}
     ${proposal && !proposal.may_decide && html`<p class="muted">You do not decide: ${proposal.why_not}.</p>`}
     ${proposal?.may_decide &&
     html`<p class="row">

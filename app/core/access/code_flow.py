@@ -16,9 +16,9 @@ from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 CALLBACK: Final = "session/oidc/callback"
-"""Where the issuer sends people back to, below the address of the console."""
+"""The issuer sends people back to this path, below the address of the console."""
 SECRET_BYTES: Final = 32
-"""Of the state and of the verifier, which become 43 characters each (RFC 7636, section 4.1)."""
+"""The length of state and verifier, which become 43 characters each (RFC 7636, section 4.1)."""
 MOST_TOKEN_CHARACTERS: Final = 3_800
 """Browsers keep cookies of up to 4,096 bytes, with name and attributes."""
 _MOST_CODE_CHARACTERS: Final = 2_048
@@ -107,12 +107,12 @@ def authorization_url(endpoint: str, client: IssuerClient, login: PendingLogin) 
     return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(asked)}"
 
 
-def code_of(query: Mapping[str, str], client: IssuerClient, login: PendingLogin | None) -> str | LoginFault:
+def code_of(query: Mapping[str, str], client: IssuerClient, login: PendingLogin) -> str | LoginFault:
     """Return the code that the browser brings back.
 
     What another issuer has answered is not for us (RFC 9207).
     """
-    if login is None or query.get("state") != login.state:
+    if query.get("state") != login.state:
         return LoginFault.STALE
     if "error" in query or query.get("iss", client.issuer) != client.issuer:
         return LoginFault.DENIED

@@ -52,7 +52,7 @@ class AccessDecision:
     requires: int = 1
     """The number of people who must approve, the caller included."""
     within: timedelta | None = None
-    """How long the second one has, where one is needed."""
+    """The time that the second one has, where one is needed."""
     limits: tuple[AccessRule, ...] = ()
     """All rules whose limit the caller must keep."""
     counted: tuple[tuple[str, AccessRule], ...] = ()

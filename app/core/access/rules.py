@@ -118,7 +118,7 @@ class AccessRule:
     """How many must want it: the caller, and who approves."""
     limit: Limit | Concurrency | None = None
     within: timedelta | None = None
-    """How long the second one has; None of rules that ask for none."""
+    """The time that the second one has; None of rules that ask for none."""
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 APPROVE: Final = "approve"
 REFUSE: Final = "refuse"
 TIME_TO_SEND: Final = timedelta(seconds=30)
-"""How long a command without a hold of its own waits to be sent after the last moment for its approval."""
+"""A command without a hold of its own waits for so long to be sent after the last moment for its approval."""
 
 
 @dataclass(frozen=True, slots=True)

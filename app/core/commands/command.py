@@ -148,7 +148,7 @@ class Hold:
     @property
     def lapses_at(self) -> int:
         """The instant at which it ends unsent, if nothing else comes: its end, or that of the time for an approval."""
-        return self.approval.until if self.approval is not None and self.approval.waits else self.until
+        return self.approval.until if self.approval is not None and self.awaits_approval else self.until
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,11 @@ class Command:
         return self.received_by is not None and self.received_by != self.home_node
 
     @property
+    def approval(self) -> Approval | None:
+        """The approval of a second person that it needs, or needed; None if it needs none."""
+        return None if self.hold is None else self.hold.approval
+
+    @property
     def awaits_approval(self) -> bool:
         """True if it is held until a second person has decided about it."""
         return self.state is CommandState.HELD and self.hold is not None and self.hold.awaits_approval
@@ -200,8 +205,7 @@ class Command:
     @property
     def ready_at(self) -> int:
         """The instant from which it stands in line: that of its approval, or of its registration."""
-        approval = None if self.hold is None else self.hold.approval
-        return self.created_at if approval is None else approval.decided_at or self.created_at
+        return self.created_at if self.approval is None else self.approval.decided_at or self.created_at
 
     @property
     def waits_for(self) -> tuple[WaitReason, ...]:

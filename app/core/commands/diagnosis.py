@@ -19,8 +19,7 @@ RECENT_US: Final = 600_000_000
 
 def decision_of(command: Command) -> ApprovalDecision | None:
     """Return what a second person has decided about a command."""
-    approval = None if command.hold is None else command.hold.approval
-    return None if approval is None else approval.decision
+    return None if command.approval is None else command.approval.decision
 
 
 class Verdict(StrEnum):

@@ -358,6 +358,10 @@ class AsyncHoming:
         """List the commands that wait for a second person, soonest end first, each with its `fingerprint`."""
         return operations.listed(await self._session.exchange(operations.approvals(limit)), "approvals")
 
+    async def approval(self, command_id: str) -> JsonObject:
+        """One of them. Raises NotFoundError, and ConflictError where it waits for nobody, or not any more."""
+        return operations.body_of(await self._session.exchange(operations.approval(command_id)))
+
     async def approve(self, command_id: str, fingerprint: str, *, note: str = "") -> Command:
         """Approve a command as a second person: exactly the one that has this fingerprint.
 

@@ -355,6 +355,10 @@ class Homing:
         """List the commands that wait for a second person, soonest end first, each with its `fingerprint`."""
         return operations.listed(self._session.exchange(operations.approvals(limit)), "approvals")
 
+    def approval(self, command_id: str) -> JsonObject:
+        """One of them. Raises NotFoundError, and ConflictError where it waits for nobody, or not any more."""
+        return operations.body_of(self._session.exchange(operations.approval(command_id)))
+
     def approve(self, command_id: str, fingerprint: str, *, note: str = "") -> Command:
         """Approve a command as a second person: exactly the one that has this fingerprint.
 

@@ -25,8 +25,15 @@ ID: Final = COMMAND["id"]
 RUN: Final = "run-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
 RUN_FILE: Final = Path(__file__).parents[3] / "docs" / "examples" / "fleet-run.json"
 NODE: Final = {"node_id": "n1", "incarnation": "0" * 26, "started_at": "2026-03-01T08:00:00.000Z", "self": True}
+PROPOSAL: Final = {
+    "command": {**COMMAND, "hold": {"approval": {"until": "2026-03-01T08:00:00.000Z"}}},
+    "asked_by": "anna",
+    "fingerprint": "0123456789abcdef01234567",
+    "may_decide": True,
+}
 ANSWER: Final[dict[str, Any]] = {
     **COMMAND,
+    **PROPOSAL,
     "commands": [COMMAND],
     "devices": [{"id": "dock-1", "profile": "dji", "labels": {"a": "b"}}],
     "nodes": [NODE],
@@ -35,7 +42,6 @@ ANSWER: Final[dict[str, Any]] = {
     "checks": {"store": "ok"},
     "profiles": [{"name": "dji", "methods": 92, "description": "docks"}],
     "default": "dji",
-    "command": COMMAND,
     "verdict": {"code": "silent", "text": "the device did not answer", "evidence": ["every node was asked"]},
     "timeline": [{"at": None, "node": "n1", "what": "published", "topic": "a/b", "reason": None, "bytes": 3}],
     "gaps": ["n2 was restarted"],
@@ -46,14 +52,7 @@ ANSWER: Final[dict[str, Any]] = {
     "streams": [{"structure": "a/+"}],
     "databases": [{"name": "events", "retention": "720h", "shards": 4}],
     "positions": [17],
-    "approvals": [
-        {
-            "command": {**COMMAND, "hold": {"approval": {"until": "2026-03-01T08:00:00.000Z"}}},
-            "asked_by": "anna",
-            "fingerprint": "0123456789abcdef01234567",
-            "may_decide": True,
-        }
-    ],
+    "approvals": [PROPOSAL],
     "interlocks": [
         {
             "profile": "dji",
@@ -130,6 +129,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "PUT /v1/state/{topic}": ["state", "put", "a/b", '{"n": 1}', "--if-match", '"1"'],
     "GET /v1/devices/{device_id}/state": ["state", "device", "dock-1"],
     "GET /v1/approvals": ["held", "approvals"],
+    "GET /v1/commands/{command_id}/approvals": ["held", "approve", ID, "--yes"],
     "POST /v1/commands/{command_id}/approvals": ["held", "refuse", ID, "--yes"],
     "GET /v1/interlocks": ["interlocks", "list"],
     "GET /v1/devices/{device_id}/interlocks": ["interlocks", "check", "dock-1", "cover_open"],

@@ -69,7 +69,6 @@ def test_a_login_is_kept_by_the_browser_as_it_is() -> None:
 )
 def test_a_code_counts_where_it_was_asked_for(query: dict[str, str], expected: str | LoginFault) -> None:
     assert code_of(query, CLIENT, LOGIN) == expected
-    assert code_of(query, CLIENT, None) == LoginFault.STALE
 
 
 def test_the_token_is_asked_for_with_the_verifier() -> None:
