@@ -30,6 +30,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:run:{<run id>}:epoch` | string | how often it changed hands | with the run |
 | `mqtt:runs` | sorted set | run ids by creation (µs) | never |
 | `mqtt:runs:open` | sorted set | those that have not ended | never |
+| `mqtt:schedules` | hash | tenant and name → schedule (JSON); `` → how often one changed | never |
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
 | `mqtt:knows:{<node id>}` | string | words for what the node can do that those before it cannot | lease time |
 | `mqtt:broker:{<role>}` | hash | rows of the broker in a node (app/core/broker/rows.py), and its last write | never |
@@ -58,6 +59,7 @@ LAST_HELD = "mqtt:held:last"
 NODES = "mqtt:nodes"
 OPEN_RUNS = "mqtt:runs:open"
 RUNS = "mqtt:runs"
+SCHEDULES = "mqtt:schedules"
 WEBHOOKS = "mqtt:webhooks"
 NODE_CHANNEL_PREFIX = "mqtt:node:"
 

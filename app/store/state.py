@@ -12,6 +12,7 @@ from app.store.echo_states import EchoStates
 from app.store.fleets import FleetStore
 from app.store.holds import HoldStore
 from app.store.lifetime import Lifetime
+from app.store.schedules import ScheduleStore
 from app.store.webhooks import WebhookStore
 
 
@@ -35,6 +36,10 @@ class StateStore(CommandStore, CommandHistory, HoldStore, Lifetime, Protocol):
     @property
     def fleets(self) -> FleetStore:
         """The store of fleet runs, on the same connections."""
+
+    @property
+    def schedules(self) -> ScheduleStore:
+        """The store of schedules, on the same connections."""
 
     @property
     def changes(self) -> CommandChanges:

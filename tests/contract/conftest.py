@@ -24,7 +24,7 @@ from tests.contract.store_backends import (
 
 SHARDED: Final = (
     *("test_event_log_batches.py", "test_event_log_values.py", "test_named_cursors.py", "test_states.py"),
-    *("test_store_fleets.py", "test_store_register.py", "test_webhooks.py"),
+    *("test_store_fleets.py", "test_store_register.py", "test_store_schedules.py", "test_webhooks.py"),
 )
 """What is run on a Redis Cluster as a rule."""
 SHARDED_LONG: Final = (

@@ -128,6 +128,9 @@ async def everything(url: str) -> None:
         await store.states.tell_state("dock-1", "state", b"{}", MINUTE)
         await of_webhooks(store)
         await of_fleets(store)
+        assert await store.schedules.write("- nightly", b"{}", None)
+        assert await store.schedules.write("- nightly", None, b"{}")
+        assert (await store.schedules.read()).changes == await store.schedules.changes()
     finally:
         await store.close()
     await of_nodes(url)

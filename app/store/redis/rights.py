@@ -77,6 +77,7 @@ KEYS: Final = (
     "mqtt:queues",
     "mqtt:runs",
     "mqtt:runs:open",
+    "mqtt:schedules",
     "mqtt:webhooks",
 )
 CHANNELS: Final = ("mqtt:node:*", "mqtt:queue-hints")

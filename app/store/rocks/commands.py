@@ -32,6 +32,7 @@ from app.store.rocks.fleets import RocksFleets
 from app.store.rocks.folder import RocksFolder
 from app.store.rocks.kept_state import KeptState, key_of, row_of
 from app.store.rocks.rowtable import RowTable
+from app.store.rocks.schedules import RocksSchedules
 from app.store.rocks.webhooks import RocksWebhooks
 
 FAMILY: Final = "commands"
@@ -70,6 +71,7 @@ class RocksStateStore:
         self.states: Final = RocksEchoStates(self)
         self.changes: Final = RocksCommandChanges(self)
         self.fleets: Final = RocksFleets(self.change)
+        self.schedules: Final = RocksSchedules(self.change)
 
     async def start(self) -> None:
         await self._folder.start(self._table)

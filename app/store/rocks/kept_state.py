@@ -3,6 +3,7 @@
 | key: a letter, then names with a zero byte before each | value |
 |---|---|
 | `c` command id | app/store/rocks/command_rows.py |
+| `d` document | a schedule, as app/core/schedules/schedule.py writes it |
 | `e` endpoint | JSON: the endpoint |
 | `f` endpoint | JSON: since when it fails, when its queue is forgotten (µs) |
 | `q` endpoint, event | JSON: when it is due, when it ended (µs); a line below it JSON: the delivery |
@@ -36,6 +37,7 @@ from app.store.memory.commands.echo_states import STATE_ROW
 from app.store.memory.commands.records import COMMAND_ROW, Record, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.fleets import PLAN_ROW, RESULT_ROW, RUN_ROW, KeptRun
+from app.store.memory.schedules import SCHEDULE_ROW
 from app.store.memory.webhooks import (
     DELIVERY_ROW,
     ENDPOINT_ROW,
@@ -71,18 +73,22 @@ def row_of(state: MemoryStateStore, key: RowKey) -> bytes | None:
             return None if facts is None else json.dumps(facts).encode()
         case (kind, endpoint_id, event_id) if kind == DELIVERY_ROW:
             kept = state.webhooks.kept(endpoint_id, event_id)
-            if kept is None:
-                return None
-            return json.dumps([kept.due, kept.ended]).encode() + b"\n" + encode_delivery(kept.delivery)
+            return None if kept is None else _delivery_row(kept)
         case (kind, member) if kind == NOTICE_ROW:
             return b"" if state.webhooks.told(OutboxEntry.read(member)) else None
         case (kind, run_id, *index) if kind in (PLAN_ROW, RUN_ROW, RESULT_ROW):
             run = state.fleets.kept(run_id)
             return None if run is None else encode_row(run, kind, index)
+        case (kind, document) if kind == SCHEDULE_ROW:
+            return state.schedules.kept(document)
         case (kind, device_id, topic) if kind == STATE_ROW:
             told = state.states.kept(device_id, topic)
             return None if told is None else _ENDS.pack(told[0]) + told[1]
     raise ValueError(f"no row has the key {key!a}")
+
+
+def _delivery_row(kept: KeptDelivery) -> bytes:
+    return json.dumps([kept.due, kept.ended]).encode() + b"\n" + encode_delivery(kept.delivery)
 
 
 def _began(run: KeptRun) -> tuple[int, str]:
@@ -115,6 +121,8 @@ class KeptState:
         self._restore_webhooks(state)
         for run in self._runs.values():
             state.fleets.restore(run)
+        for (document,), row in self._of(SCHEDULE_ROW, 1):
+            state.schedules.restore(document, row)
         for (device_id, topic), row in self._of(STATE_ROW, 2):
             ends, now = _ENDS.unpack_from(row)[0], state.table.now()
             if ends > now:

@@ -35,6 +35,7 @@ from app.store.memory.commands.holds import begin_flight
 from app.store.memory.commands.records import CommandTable, Record
 from app.store.memory.commands.stream import MemoryCommandChanges
 from app.store.memory.fleets import MemoryFleets
+from app.store.memory.schedules import MemorySchedules
 from app.store.memory.webhooks import MemoryWebhooks
 from app.store.rules import (
     HOLD_EXPIRED,
@@ -73,6 +74,7 @@ class MemoryCommandWriter:
         self._tell = tell
         self.webhooks: Final = MemoryWebhooks(table.now, table.changed)
         self.fleets: Final = MemoryFleets(table.now, table.changed)
+        self.schedules: Final = MemorySchedules(table.changed)
         self.changes: Final = MemoryCommandChanges(table.now)
         self._wake = wake
         self._wake_key = wake_key

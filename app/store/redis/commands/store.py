@@ -22,6 +22,7 @@ from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.redis.fleets import RedisFleets
+from app.store.redis.schedules import RedisSchedules
 from app.store.redis.webhooks import RedisWebhooks
 
 
@@ -66,6 +67,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
         self.states: Final = RedisEchoStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
         self.fleets: Final = RedisFleets(lanes)
+        self.schedules: Final = RedisSchedules(lanes)
         self.changes: Final = RedisCommandChanges(lanes)
 
     @property

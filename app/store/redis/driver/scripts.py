@@ -33,9 +33,10 @@ HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tup
     load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")
 )
 FLEET_CREATE, FLEET_WRITE = _OF_FLEETS = tuple(Script.of(_read(f"fleets/{name}")) for name in ("create", "write"))
+SCHEDULE_WRITE: Script = Script.of(_read("schedules/write"))
 ROLE: Script = Script.of(_read("role"))
 WRITE_SESSIONS: Script = Script.of(_read("sessions/write"))
-SCRIPTS = (*_OF_COMMANDS, *_OF_HOLDS, *_OF_WEBHOOKS, *_OF_FLEETS, ROLE)
+SCRIPTS = (*_OF_COMMANDS, *_OF_HOLDS, *_OF_WEBHOOKS, *_OF_FLEETS, SCHEDULE_WRITE, ROLE)
 APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVENTS, COMMIT_CURSOR = EVENT_SCRIPTS = (
     tuple(
         Script.of(_read(name), writes=name not in _READING)
