@@ -16,6 +16,7 @@ from app.access.plane import AccessPlane, open_access
 from app.access.ports import Everybody
 from app.api.application import Application
 from app.api.event_json import event_json
+from app.api.fleet_body import FleetBodyReader
 from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
 from app.api.representation import command_json
 from app.audit.plane import AuditPlane, open_audit
@@ -86,6 +87,7 @@ class Homing:
                 may_send=partial(may_send, authority),
             ),
         )
+        bodies = FleetBodyReader(settings, kernel.now_us)
         fleets = open_fleets(
             kernel,
             commands.holder,
@@ -94,6 +96,9 @@ class Homing:
                 access=authority,
                 recorded=None if access is None else access.authority.devices,
                 online=known.online,
+                audit=None if audit is None else audit.recorder,
+                read_run=bodies.read,
+                read_command=bodies.command,
             ),
         )
         membership = open_membership(

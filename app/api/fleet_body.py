@@ -58,7 +58,7 @@ class FleetBodyReader:
         order = body.get("order", ORDERS[0])
         if order not in ORDERS:
             raise InvalidInputError("order", f"is none; allowed: {', '.join(ORDERS)}")
-        command, hold = self._command(body["command"])
+        command, hold = self.command(body["command"])
         targets = members_of("targets", body["targets"], (*LEAVES, *BRANCHES))
         selector = read_selector(targets)
         waves, stop = read_waves(body.get("waves", [])), read_rules(body.get("stop", []))
@@ -90,7 +90,8 @@ class FleetBodyReader:
             fingerprint=blake2b(orjson.dumps(body, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest(),
         )
 
-    def _command(self, value: object) -> tuple[FleetCommand, timedelta]:
+    def command(self, value: object) -> tuple[FleetCommand, timedelta]:
+        """Read a command, and for how long it may wait for its device; InvalidInputError."""
         members: Mapping[str, Any] = members_of("command", value, OF_COMMAND)
         try:
             read = self._commands.read("", dict(members), None)

@@ -32,6 +32,7 @@ LINKS: Final[Mapping[str, str]] = {
     "events": "/v1/events",
     "webhooks": "/v1/webhooks",
     "fleets": "/v1/fleet-runs",
+    "schedules": "/v1/schedules",
     "profiles": "/v1/profiles",
     "nodes": "/v1/nodes",
     "health": "/readyz",

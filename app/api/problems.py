@@ -144,6 +144,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.NoTargetsError: ProblemType("no-targets", "No device is a target of the run", 422),
         errors.RunStateError: ProblemType("run-state", "The state of the run does not allow this", 409),
         errors.RunMismatchError: KEY_REUSED,
+        errors.ScheduleNotFoundError: ProblemType("schedule-not-found", "There is no such schedule", 404),
         errors.HandlerFailedError: INTERNAL,
         errors.InterlockError: ProblemType("interlock", "An interlock does not let the command through", 409),
         errors.WebhooksOffError: ProblemType("webhooks-off", "This node serves no webhooks", 404),

@@ -157,6 +157,10 @@ class Audit(Observer):
         """A caller has begun, paused, resumed or aborted a fleet run, or begun it as a `retry` of another."""
         self._tell("fleet", {"tenant": tenant or None, "run": run_id, "do": done, "method": method})
 
+    def schedule(self, name: str, tenant: str | None, done: str) -> None:
+        """A caller has put or deleted a schedule."""
+        self._tell("schedule", {"tenant": tenant or None, "schedule": name, "do": done})
+
     def denied(self, why: str, device_id: str) -> None:
         """A caller who is known may not do something with a device."""
         self._refusals += 1

@@ -55,7 +55,8 @@ HomingError
 │   ├── RunNotFoundError
 │   ├── NoTargetsError          no device is meant
 │   ├── RunStateError           its state does not allow this
-│   └── RunMismatchError        the idempotency key belongs to another run
+│   ├── RunMismatchError        the idempotency key belongs to another run
+│   └── ScheduleNotFoundError
 ├── InterlockError              an interlock does not let the command through
 ├── HandlerFailedError          a handler of replies said nothing that can be used
 ├── CapacityError               a bound was reached; try again later
@@ -446,6 +447,10 @@ class RunStateError(FleetError):
 
 class RunMismatchError(FleetError):
     """The idempotency key was used for another run."""
+
+
+class ScheduleNotFoundError(FleetError):
+    """There is no such schedule that the caller may know of."""
 
 
 class CapacityError(HomingError):

@@ -103,7 +103,7 @@ class FleetAdministrator:
 
         InvalidInputError, NoTargetsError, ForbiddenError, RunMismatchError, CapacityError, UnavailableError.
         """
-        run_id = self._id(owner, key)
+        run_id = self.id_of(owner, key)
         if key is not None and (there := await self._store.read(run_id)) is not None:
             if there.fingerprint != request.fingerprint:
                 raise _other(run_id)
@@ -138,6 +138,12 @@ class FleetAdministrator:
         if fingerprint != request.fingerprint:
             raise _other(run_id)
         return await self._read(run_id), False
+
+    def id_of(self, owner: RunOwner, key: str | None) -> str:
+        """Return the id of a run: one that follows from its owner and the idempotency key, or a new one."""
+        if key is None:
+            return new_run_id(self._new_ulid())
+        return run_id_of_key(orjson.dumps([owner.tenant, owner.principal]).decode(), key)
 
     async def retry(self, run_id: str, of: Sequence[str], owner: RunOwner, key: str | None) -> tuple[KnownRun, bool]:
         """Begin a run of those targets of another that have ended so, with its command and its specification.
@@ -227,11 +233,6 @@ class FleetAdministrator:
         if record is None:
             raise RunNotFoundError(f"there is no fleet run {run_id}")
         return KnownRun.of(record)
-
-    def _id(self, owner: RunOwner, key: str | None) -> str:
-        if key is None:
-            return new_run_id(self._new_ulid())
-        return run_id_of_key(orjson.dumps([owner.tenant, owner.principal]).decode(), key)
 
 
 def _row(known: KnownRun, index: int, target: Sequence[str], result: Sequence[Any] | None) -> TargetRow:

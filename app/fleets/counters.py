@@ -1,9 +1,10 @@
-"""The counters of fleet runs."""
+"""The counters of fleet runs and schedules."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from app.core.schedules.schedule import OccurrenceResult
 from app.runtime.families import CounterTable, counted
 
 COUNTERS: Final = CounterTable(
@@ -14,6 +15,10 @@ COUNTERS: Final = CounterTable(
             {"fleet.again": ""},
         ),
         (counted("homing_fleet_runs_taken", "Fleet runs that this node began to drive"), {"fleet.taken": ""}),
+        (
+            counted("homing_schedule_occurrences", "Occurrences of schedules by what this node made of them", "result"),
+            {f"schedule.{one}": one for one in OccurrenceResult if one is not OccurrenceResult.BEGINNING},
+        ),
         (counted("homing_fleet_failures", "Drivers of fleet runs that failed unexpectedly"), {"fleet.failed": ""}),
     ),
 )

@@ -1,16 +1,23 @@
-"""Fleet runs of one node: those that it drives, and those that callers ask about here."""
+"""Fleet runs of one node, and schedules that begin them: what it drives and begins, and what callers ask about here."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from app.access.ports import Access
+from app.audit.recorder import Audit
 from app.commands.held.command_holder import CommandHolder
-from app.fleets.administration import FleetAdministrator
+from app.core.payload import JsonValue
+from app.fleets.administration import FleetAdministrator, RunRequest
 from app.fleets.driver import DriverPorts
 from app.fleets.drivers import FleetDrivers
 from app.fleets.explanation import RunExplainer
+from app.fleets.plan import FleetCommand
+from app.fleets.scheduled_work import ScheduledWork, WorkPorts
+from app.fleets.scheduler import Scheduler
+from app.fleets.schedules import ScheduleAdministrator
 from app.fleets.selection import Recorded, TargetSelection
 from app.kernel import Kernel
 from app.plane import Plane
@@ -20,9 +27,11 @@ from app.store.commands import Finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlane:
-    """The parts that begin, drive and explain fleet runs."""
+    """The parts that begin, drive and explain fleet runs, and schedules."""
 
     administration: FleetAdministrator
+    schedules: ScheduleAdministrator
+    scheduler: Scheduler
     explainer: RunExplainer
     drivers: FleetDrivers
     plane: Plane
@@ -37,6 +46,12 @@ class FleetSurroundings:
     """The devices on record; None where there are none."""
     online: Callable[[str], Awaitable[bool | None]]
     """Says whether a device is there; None where nobody knows."""
+    audit: Audit | None
+    """The recorder of what schedules begin; None where nothing is recorded."""
+    read_run: Callable[[JsonValue], RunRequest]
+    """Reads the body of a run."""
+    read_command: Callable[[JsonValue], tuple[FleetCommand, timedelta]]
+    """Reads a command, and for how long it may wait for its device."""
 
 
 def open_fleets(
@@ -77,12 +92,40 @@ def open_fleets(
         drivers=drivers,
         new_ulid=kernel.adapters.new_ulid,
     )
+    work = ScheduledWork(
+        WorkPorts(
+            access=around.access,
+            runs=administration,
+            commands=kernel.store,
+            holder=holder,
+            audit=around.audit,
+            read_run=around.read_run,
+            read_command=around.read_command,
+            retention=kernel.settings.store.retention,
+            profile=kernel.settings.profile,
+        )
+    )
+    schedules = kernel.store.schedules
+    scheduler = Scheduler(
+        store=schedules,
+        commands=kernel.store,
+        work=work,
+        live=live,
+        node_id=kernel.info.node_id,
+        interval=kernel.interval,
+        counters=kernel.counters,
+    )
     return FleetPlane(
         administration=administration,
+        schedules=ScheduleAdministrator(store=schedules, commands=kernel.store, work=work),
+        scheduler=scheduler,
         explainer=RunExplainer(store, kernel.store),
         drivers=drivers,
         plane=Plane(
             name="fleets",
-            services=[Service("fleets", drivers.run, close=drivers.close, fills=drivers.fills)],
+            services=[
+                Service("fleets", drivers.run, close=drivers.close, fills=drivers.fills),
+                Service("schedules", scheduler.run),
+            ],
         ),
     )

@@ -22,9 +22,7 @@ class KeptSchedules(NamedTuple):
 
 def no_room() -> CapacityError:
     """The error where there are as many schedules as there may be."""
-    return CapacityError(
-        f"there are {MOST_SCHEDULES} schedules, which is all that a cluster keeps: delete others"
-    )
+    return CapacityError(f"there are {MOST_SCHEDULES} schedules, which is all that a cluster keeps: delete others")
 
 
 class ScheduleStore(Protocol):

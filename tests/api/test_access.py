@@ -77,6 +77,9 @@ OF_FLEETS: Final = frozenset(  # test_fleets.py
         *(f"POST /v1/fleet-runs/{{run_id}}/{what}" for what in ("pause", "resume", "abort", "retry")),
     }
 )
+OF_SCHEDULES: Final = frozenset(  # test_schedules.py
+    {"GET /v1/schedules", *(f"{method} /v1/schedules/{{name}}" for method in ("GET", "PUT", "DELETE"))}
+)
 OF_APPROVALS: Final = frozenset(
     {"GET /v1/commands/{command_id}/approvals", "POST /v1/commands/{command_id}/approvals"}
 )  # test_two_persons.py
@@ -224,7 +227,9 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
     await site.change(*map(Put, listed.values()))
     commands = {device: await an_open_command(site, device) for device in listed}
     for name, named in operations.items():
-        elsewhere = OF_THE_DIRECTORY | OF_EVENTS | OF_EXCHANGES | OF_FLEETS | OF_QUEUES | OF_BROKER | OF_STREAMS
+        elsewhere = (
+            OF_THE_DIRECTORY | OF_EVENTS | OF_EXCHANGES | OF_FLEETS | OF_SCHEDULES | OF_QUEUES | OF_BROKER | OF_STREAMS
+        )
         if name in elsewhere | OF_APPROVALS:
             continue
         action = "known" if name in FOR_ALL else named

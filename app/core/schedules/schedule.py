@@ -31,7 +31,7 @@ Upcoming = Callable[[int], Iterator[int]]
 
 
 class OccurrenceResult(StrEnum):
-    """What became of an occurrence."""
+    """The result of an occurrence."""
 
     BEGINNING = auto()
     """A node is about to begin what the schedule says, or died while it was."""
@@ -60,7 +60,7 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
-    """What a schedule does, and when: either `run`, or `command` for `device`, as they were asked for."""
+    """The work of a schedule, and its instants: either `run`, or `command` for `device`, as they were asked for."""
 
     cron: str
     zone: str

@@ -1,4 +1,4 @@
-"""Which occurrence of a schedule is due, what becomes of it, and that all of it is kept."""
+"""Schedules: the occurrence that is due, what becomes of it, and that all of it is kept."""
 
 from __future__ import annotations
 

@@ -186,6 +186,8 @@ class SimStore:
         self.changes: Final = _Far(self, store.changes)
         self.fleets: Final = store.fleets
         """Nobody rolls anything out here, so no call of it is a request."""
+        self.schedules: Final = store.schedules
+        """Nobody writes a schedule here either."""
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         return partial(self.far, getattr(self._host.commands, name))

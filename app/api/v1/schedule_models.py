@@ -1,0 +1,164 @@
+"""Schedules, as they go in and out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api.representation import instant
+from app.api.v1.command_models import Instant, said
+from app.core.durations import DURATION, format_duration
+from app.core.errors import InvalidInputError
+from app.core.events.instants import parse_position
+from app.core.fleets.spec import read_length
+from app.core.identifiers import validate_device_id
+from app.core.schedules.schedule import (
+    LEAST_CATCH_UP,
+    MOST_CATCH_UP,
+    NAME,
+    USUAL_CATCH_UP,
+    OccurrenceResult,
+    Schedule,
+    ScheduleSpec,
+)
+from app.store.rules import micros
+
+_Object = dict[str, JsonValue]
+
+
+class _ScheduleModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ScheduleBody(_ScheduleModel):
+    """A schedule as it is written: either `run`, or `device` and `command`."""
+
+    cron: Annotated[
+        str,
+        Field(
+            description="Five fields: minute, hour, day of month, month, day of week.",
+            examples=["30 2 * * mon"],
+        ),
+    ]
+    zone: Annotated[str, Field(description="The time zone of the expression.", examples=["Europe/Berlin"])] = "UTC"
+    run: Annotated[
+        _Object | SkipJsonSchema[None],
+        Field(description="A fleet run, as `POST /v1/fleet-runs` takes it, without `start_at`."),
+    ] = None
+    device: Annotated[str | SkipJsonSchema[None], Field(description="The device of `command`.")] = None
+    command: Annotated[
+        _Object | SkipJsonSchema[None],
+        Field(description="The command, as that of a fleet run. It is held until the device is there."),
+    ] = None
+    overlap: Annotated[
+        Literal["skip"],
+        Field(description="`skip`: an occurrence begins nothing while what the one before it began has not ended."),
+    ] = "skip"
+    catch_up: Annotated[
+        str,
+        Field(
+            description="What was missed by this much or less is still begun: the latest occurrence, once.",
+            json_schema_extra=said(DURATION),
+        ),
+    ] = format_duration(USUAL_CATCH_UP)
+    until: Annotated[
+        str | SkipJsonSchema[None],
+        Field(description="The last instant at which something may begin.", examples=["2027-12-31T23:59:59Z"]),
+    ] = None
+    enabled: StrictBool = True
+
+
+class ScheduleOccurrence(_ScheduleModel):
+    """An instant of a schedule, and what became of it."""
+
+    at: Instant
+    result: Annotated[OccurrenceResult, Field(description="`beginning` while a node is about to begin it.")]
+    began: Annotated[str | None, Field(description="The id of the run or the command.")]
+    reason: str | None
+    noted_at: Instant
+    node: str
+
+
+class ScheduleView(_ScheduleModel):
+    """A schedule."""
+
+    name: Annotated[str, Field(json_schema_extra=said(NAME), examples=["close-covers"])]
+    tenant: str | None
+    by: Annotated[str, Field(description="The principal who wrote it, as whom it acts; empty where nobody is asked.")]
+    written_at: Instant
+    cron: str
+    zone: str
+    run: _Object | None
+    device: str | None
+    command: _Object | None
+    overlap: Literal["skip"]
+    catch_up: str
+    until: Instant | None
+    enabled: bool
+    paused: Annotated[str | None, Field(description="Why it has paused itself. Writing it again lets it go on.")]
+    next: Annotated[list[Instant], Field(description="The next ten instants; none while it is paused or disabled.")]
+    occurrences: Annotated[list[ScheduleOccurrence], Field(description="The last twenty, the newest first.")]
+
+
+class Schedules(_ScheduleModel):
+    """Schedules by name."""
+
+    schedules: list[ScheduleView]
+
+
+def spec_of(body: ScheduleBody) -> ScheduleSpec:
+    """The schedule that a caller asks for; InvalidInputError."""
+    if (body.run is None) == (body.command is None):
+        raise InvalidInputError("run", "needs to be there, or else command and device, and not both of them")
+    if (body.device is None) != (body.command is None):
+        raise InvalidInputError("device", "goes with command: each needs the other, and run needs neither")
+    if body.device is not None:
+        validate_device_id(body.device)
+    if body.run is not None and "start_at" in body.run:
+        raise InvalidInputError("run.start_at", "is of runs that begin once; here cron says when they begin")
+    return ScheduleSpec(
+        cron=body.cron,
+        zone=body.zone,
+        run=body.run,
+        device=body.device,
+        command=body.command,
+        catch_up=micros(read_length("catch_up", body.catch_up, MOST_CATCH_UP, LEAST_CATCH_UP)),
+        until=None if body.until is None else parse_position("until", body.until, 0),
+        enabled=body.enabled,
+    )
+
+
+def schedule_json(schedule: Schedule, coming: list[int]) -> dict[str, Any]:
+    """A schedule as it is shown, with the instants that come next."""
+    spec = schedule.spec
+    return {
+        "name": schedule.name,
+        "tenant": schedule.tenant or None,
+        "by": schedule.by,
+        "written_at": instant(schedule.generation),
+        "cron": spec.cron,
+        "zone": spec.zone,
+        "run": spec.run,
+        "device": spec.device,
+        "command": spec.command,
+        "overlap": "skip",
+        "catch_up": format_duration(timedelta(microseconds=spec.catch_up)),
+        "until": None if spec.until is None else instant(spec.until),
+        "enabled": spec.enabled,
+        "paused": schedule.paused or None,
+        "next": [instant(one) for one in coming],
+        "occurrences": [
+            {
+                "at": instant(one.at),
+                "result": one.result,
+                "began": one.began or None,
+                "reason": one.reason or None,
+                "noted_at": instant(one.noted_at),
+                "node": one.node,
+            }
+            for one in schedule.occurrences
+        ],
+    }

@@ -1,0 +1,128 @@
+"""The work of schedules: a fleet run, or a command that waits for its device. It is checked, begun and looked after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from app.access.origin import ASKING, RequestOrigin
+from app.access.ports import Access
+from app.audit.recorder import Audit
+from app.commands.held.command_holder import CommandHolder
+from app.commands.send.registrar import CommandRequest
+from app.core.access.callers import Caller
+from app.core.access.rules import Action
+from app.core.durations import format_duration
+from app.core.errors import InvalidInputError, NoTargetsError, RunNotFoundError, UnauthenticatedError
+from app.core.payload import JsonValue
+from app.core.schedules.schedule import Schedule, ScheduleSpec
+from app.fleets.administration import FleetAdministrator, RunOwner, RunRequest
+from app.fleets.plan import FleetCommand
+from app.store.commands import CommandReader
+from app.store.rules import micros
+
+AGENT: Final = "schedule"
+"""The agent that the audit names, with the name of the schedule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkPorts:
+    """The parts of a node that scheduled work needs."""
+
+    access: Access
+    runs: FleetAdministrator
+    commands: CommandReader
+    holder: CommandHolder
+    audit: Audit | None
+    read_run: Callable[[JsonValue], RunRequest]
+    """Reads the body of a run; InvalidInputError."""
+    read_command: Callable[[JsonValue], tuple[FleetCommand, timedelta]]
+    """Reads a command, and for how long it may wait for its device; InvalidInputError."""
+    retention: timedelta
+    """The time for which a command is on record after its end."""
+    profile: str
+    """The profile of a device whose record does not say."""
+
+
+class ScheduledWork:
+    """The work of schedules, in the name of who wrote them."""
+
+    def __init__(self, ports: WorkPorts) -> None:
+        self._ports = ports
+
+    async def check(self, spec: ScheduleSpec, owner: RunOwner) -> None:
+        """Return when the owner may begin such a thing now; InvalidInputError, AccessError, UnavailableError.
+
+        A run without targets is none of them: there may be some when it is time.
+        """
+        if spec.run is None:
+            if spec.catch_up > micros(self._ports.retention):
+                longest = format_duration(self._ports.retention)
+                raise InvalidInputError(
+                    "catch_up",
+                    f"is longer than a command is on record, so that it might be sent twice; allowed: up to {longest}",
+                )
+            request = self._command(spec, "")
+            self._ports.access.check(owner.caller, Action.SEND, request.device_id, request.profile, request.method)
+            self._ports.holder.check(request)
+            return
+        try:
+            await self._ports.runs.choose(self._ports.read_run(dict(spec.run)), owner)
+        except NoTargetsError:
+            return
+
+    def id_of(self, schedule: Schedule, at: int) -> str:
+        """Return the id of what an occurrence begins, whoever begins it."""
+        if schedule.spec.run is None:
+            return schedule.command_id_of(at)
+        return self._ports.runs.id_of(_owner(schedule, None), schedule.key_of(at))
+
+    async def begin(self, schedule: Schedule, at: int) -> None:
+        """Begin what an occurrence is about. Repeated, it changes nothing.
+
+        AccessError where the principal may not any more; else as `FleetAdministrator.create` and `CommandHolder`.
+        """
+        owner = _owner(schedule, _caller(schedule))
+        self._ports.access.check(owner.caller, Action.FLEET, tenant_id=owner.tenant)
+        ASKING.set(RequestOrigin(owner.caller, None, f"{AGENT} {schedule.name}".encode()))
+        if schedule.spec.run is None:
+            request = self._command(schedule.spec, schedule.command_id_of(at))
+            self._ports.access.spend(owner.caller, Action.SEND, request.device_id, request.profile, request.method)
+            await self._ports.holder.invoke(request, owner.caller, park=False)
+            return
+        asked = self._ports.read_run(dict(schedule.spec.run))
+        known, replayed = await self._ports.runs.create(asked, owner, schedule.key_of(at))
+        if self._ports.audit is not None and not replayed:
+            self._ports.audit.fleet_run(known.record.run_id, owner.tenant, "begin", asked.command.method)
+
+    async def has_ended(self, schedule: Schedule) -> bool:
+        """Return whether what the schedule has begun last has ended, or is not on record any more."""
+        begun = schedule.last_begun
+        if not begun:
+            return True
+        if schedule.spec.run is None:
+            (command,) = await self._ports.commands.get([begun])
+            return command is None or command.state.final
+        try:
+            return (await self._ports.runs.get(None, begun)).run.state.final
+        except RunNotFoundError:
+            return True
+
+    def _command(self, spec: ScheduleSpec, identity: str) -> CommandRequest:
+        command, hold = self._ports.read_command(dict(spec.command or {}))
+        device = spec.device or ""
+        profile = command.profile or self._ports.access.profile_of(device) or self._ports.profile
+        return command.request(device, profile, hold, identity)
+
+
+def _owner(schedule: Schedule, caller: Caller | None) -> RunOwner:
+    return RunOwner(tenant=schedule.tenant, principal=schedule.by, caller=caller)
+
+
+def _caller(schedule: Schedule) -> Caller | None:
+    try:
+        return Caller.of_text(schedule.who) if schedule.who else None
+    except (ValueError, TypeError):
+        raise UnauthenticatedError("the caller who wrote the schedule cannot be read") from None
