@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "cancel": VerbEntry("commands:cancel", "Cancel a command. The device is not told."),
     "held": VerbEntry("held:application", "List and cancel commands that wait for a device that is away."),
     "fleet": VerbEntry("fleet:application", "Send one command to many devices, in waves."),
+    "schedule": VerbEntry("schedule:application", "Begin fleet runs and commands at set times."),
     "devices": VerbEntry("devices:application", "Manage the records of devices: profile, labels, note."),
     "profiles": VerbEntry("cluster:profiles", "List the device profiles of the node."),
     "interlocks": VerbEntry("interlocks:application", "List interlocks, and check them for a device and method."),
@@ -120,7 +121,7 @@ ALL: Final[Mapping[str, VerbEntry]] = MappingProxyType(
 )
 GROUPS: Final = frozenset(
     {
-        *("devices", "fleet", "held", "interlocks", "events", "exchange", "queue", "state", "webhooks"),
+        *("devices", "fleet", "held", "interlocks", "events", "exchange", "queue", "schedule", "state", "webhooks"),
         *("broker", "context", "roles", "admin"),
         *("access", "keys", "users", "audit", "profile"),
     }

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from homing_client._async.fleet import AsyncFleet
     from homing_client._async.publisher import AsyncMessagePublisher, AsyncSentMessage
     from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
+    from homing_client._async.schedules import AsyncSchedules
     from homing_client._async.traffic import AsyncTraffic
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from homing_client._sync.fleet import Fleet
     from homing_client._sync.publisher import MessagePublisher, SentMessage
     from homing_client._sync.queues import Message, Queue, Queues
+    from homing_client._sync.schedules import Schedules
     from homing_client._sync.traffic import Traffic
     from homing_client._sync.webhooks import Webhooks
 
@@ -95,6 +97,7 @@ __all__ = [
     "AsyncQueue",
     "AsyncQueues",
     "AsyncReader",
+    "AsyncSchedules",
     "AsyncSentMessage",
     "AsyncTraffic",
     "AsyncTransport",
@@ -141,6 +144,7 @@ __all__ = [
     "Readiness",
     "Reply",
     "Retry",
+    "Schedules",
     "SentMessage",
     "ServerEvent",
     "State",
@@ -155,7 +159,7 @@ __all__ = [
     "__version__",
 ]
 
-_SUBJECTS: Final = ("Access", "Broker", "Events", "Exchanges", "Fleet", "Queues", "Traffic", "Webhooks")
+_SUBJECTS: Final = ("Access", "Broker", "Events", "Exchanges", "Fleet", "Queues", "Schedules", "Traffic", "Webhooks")
 _MODULES: Final = {
     **dict.fromkeys(("AsyncHoming", "AsyncDevice"), "_async.client"),
     **dict.fromkeys(("Homing", "Device"), "_sync.client"),

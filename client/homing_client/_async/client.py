@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from homing_client._async.link import AsyncLink
     from homing_client._async.publisher import AsyncMessagePublisher
     from homing_client._async.queues import AsyncQueue, AsyncQueues
+    from homing_client._async.schedules import AsyncSchedules
     from homing_client._async.traffic import AsyncTraffic
     from homing_client._async.webhooks import AsyncWebhooks
 
@@ -95,6 +96,13 @@ class AsyncHoming:
         from homing_client._async.exchanges import AsyncExchanges  # noqa: PLC0415 - likewise
 
         return AsyncExchanges(self._session)
+
+    @cached_property
+    def schedules(self) -> AsyncSchedules:
+        """Fleet runs and commands that begin at set times."""
+        from homing_client._async.schedules import AsyncSchedules  # noqa: PLC0415 - likewise
+
+        return AsyncSchedules(self._session)
 
     @cached_property
     def queues(self) -> AsyncQueues:

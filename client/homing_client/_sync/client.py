@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from homing_client._sync.link import Link
     from homing_client._sync.publisher import MessagePublisher
     from homing_client._sync.queues import Queue, Queues
+    from homing_client._sync.schedules import Schedules
     from homing_client._sync.traffic import Traffic
     from homing_client._sync.webhooks import Webhooks
 
@@ -96,6 +97,13 @@ class Homing:
         from homing_client._sync.exchanges import Exchanges  # noqa: PLC0415 - likewise
 
         return Exchanges(self._session)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Fleet runs and commands that begin at set times."""
+        from homing_client._sync.schedules import Schedules  # noqa: PLC0415 - likewise
+
+        return Schedules(self._session)
 
     @cached_property
     def queues(self) -> Queues:
