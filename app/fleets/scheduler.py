@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from app.cluster.shares import falls_to
-from app.core.errors import AccessError, CapacityError, FleetError, InvalidInputError, UnavailableError
+from app.core.errors import AccessError, CapacityError, HomingError, InvalidInputError, UnavailableError
 from app.core.schedules.schedule import (
     DueOccurrence,
     Occurrence,
@@ -135,7 +135,7 @@ class Scheduler:
             due = schedule.due(entry.timetable.after, now)
             if due is not None and (falls_to(self._node_id, live, schedule.document) or now - due.at >= PATIENCE_US):
                 await self._decide(schedule, entry.document, due, now)
-        except UnavailableError as failure:  # the next look tries it again
+        except HomingError as failure:  # the next look tries it again
             self._log.debug("schedule_waits", name=schedule.name, reason=str(failure))
 
     async def _decide(self, schedule: Schedule, document: bytes, due: DueOccurrence, now: int) -> None:
@@ -159,7 +159,7 @@ class Scheduler:
             self._note(schedule, occurrence)
 
     async def _begin(self, schedule: Schedule, document: bytes, occurrence: Occurrence) -> None:
-        """Begin what was decided, and write down what came of it; UnavailableError: it is tried again."""
+        """Begin what was decided, and write down what came of it; what is unavailable or full is tried again."""
         paused = ""
         try:
             await self._work.begin(schedule, occurrence.at)
@@ -167,11 +167,10 @@ class Scheduler:
         except AccessError as refusal:
             paused = f"{schedule.by or 'its caller'} may not do this any more: {refusal}"[:MOST_SAID]
             ended = replace(occurrence, result=OccurrenceResult.REFUSED, began="", reason=paused)
-        except (InvalidInputError, FleetError) as fault:
+        except (UnavailableError, CapacityError):
+            raise
+        except HomingError as fault:
             ended = replace(occurrence, result=OccurrenceResult.FAILED, began="", reason=str(fault)[:MOST_SAID])
-        except CapacityError as failure:  # the next look tries it again
-            self._log.debug("schedule_waits", name=schedule.name, reason=str(failure))
-            return
         await self._end(schedule, document, ended, paused)
 
     async def _give_up(self, schedule: Schedule, document: bytes, occurrence: Occurrence) -> None:

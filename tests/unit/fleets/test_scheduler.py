@@ -18,6 +18,7 @@ from app.core.errors import (
     PreconditionFailedError,
     ScheduleNotFoundError,
     StoreUnavailableError,
+    UnreadableRecordError,
 )
 from app.core.schedules.schedule import OccurrenceResult, Schedule, ScheduleSpec
 from app.fleets.administration import RunOwner
@@ -136,13 +137,15 @@ async def test_others_take_over_after_two_seconds(world: World) -> None:
     await world.look(*others)
     assert not world.work.begun
     world.advance(timedelta(microseconds=PATIENCE_US))
-    await world.look(*others, owner)
+    await world.look(*others)
+    assert list(world.work.begun.values()) == [1]
+    await world.look(owner)
     assert list(world.work.begun.values()) == [1]
 
 
 async def test_of_nodes_that_see_it_at_the_same_time_one_decides(world: World) -> None:
     await world.put()
-    world.advance(MINUTE * 2)
+    world.advance(MINUTE * 2 + timedelta(microseconds=PATIENCE_US))
     await asyncio.gather(*(world.look(one) for one in NODES))
     assert list(world.work.begun.values()) == [1]
     assert await world.results() == ["began"]
@@ -266,6 +269,14 @@ async def test_where_there_is_nothing_to_begin_it_has_failed_and_goes_on(world: 
     world.advance(MINUTE)
     await world.look()
     assert await world.results() == ["began", "failed"]
+
+
+async def test_a_fault_of_one_schedule_ends_no_node(world: World) -> None:
+    await world.put()
+    world.advance(MINUTE)
+    world.work.fails = UnreadableRecordError("151-X", "it is of a later version")
+    await world.look()
+    assert await world.results() == ["failed"]
 
 
 async def test_a_disabled_schedule_begins_nothing_and_a_deleted_one_is_gone(world: World) -> None:
