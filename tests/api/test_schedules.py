@@ -171,7 +171,7 @@ class TestRights:
         for operation in sorted(OF_SCHEDULES):
             method, _, path = operation.partition(" ")
             for who, status in ((None, 401), ("nobody", 403), ("viewer", 403), ("approver", 403)):
-                call = {"json": body} if method == "PUT" else {}
+                call: Json = {"json": body} if method == "PUT" else {}
                 url = path.format(name="nightly")
                 answer = await site.rig.http.request(method, url, headers=site.headers(who), **call)
                 assert answer.status_code == status, (operation, who)
@@ -183,7 +183,7 @@ class TestRights:
             assert answer.status_code in (403, 404), answer.text
 
     async def test_it_acts_as_who_wrote_it_and_pauses_itself_when_they_may_not_any_more(self, site: Site) -> None:
-        mine = {"headers": site.headers("operator")}
+        mine: Json = {"headers": site.headers("operator")}
         await site.rig.http.put(NIGHTLY, json={"cron": "* * * * *", "run": _run("drone-1")}, **mine)
         await two_minutes_pass(site.rig)
         (occurrence,) = (await decided(site.rig, "began", **mine))["occurrences"]
@@ -210,7 +210,7 @@ class TestRights:
         gone = Principal(id="operator", tenant_id="air", kind=Kind.SERVICE, name="operator", disabled_us=1)
         await site.change(Put(gone))
         await two_minutes_pass(site.rig)
-        theirs = {"headers": site.headers("admin")}
+        theirs: Json = {"headers": site.headers("admin")}
         found = await decided(site.rig, "refused", **theirs)
         assert found["paused"].startswith("operator may not do this any more: ")
         assert found["next"] == []
