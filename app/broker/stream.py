@@ -59,6 +59,7 @@ class ClientStream(PausableLink):
                     raise protocol_error("CONNECT is the first packet, and no other one")  # [MQTT-3.1.0-1, -2]
                 connection.receive(decode(first_byte, body, connection.version))
                 self._framing.largest = connection.largest
+            connection.read(inside=self._framing.held > 0)
         except PacketError as error:
             connection.refuse(error)
 

@@ -15,6 +15,8 @@ class BrokerBounds:
     """CONNECT packets of one address in a second, as many at once."""
     connect_seconds: float = 5
     """How long a connection may be open before its CONNECT is there."""
+    packet_seconds: float = 10
+    """How long a client may be silent in the middle of a packet."""
     packet_bytes: int = 268_435
     """The largest packet of a client, with its fixed header."""
     connect_bytes: int = 65_536

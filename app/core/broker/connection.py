@@ -25,6 +25,7 @@ from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAc
 from app.core.broker.properties import NO_PROPERTIES, Properties
 from app.core.broker.rights import ClientCertificate, Permit
 from app.core.broker.session import ClientSession, Outgoing
+from app.core.broker.silence import ClientSilence
 from app.core.broker.subscriptions import Subscribed, inner_filter
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ _UNANSWERED: Final = {ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR}
 """Whoever begins like this is most likely no client of MQTT."""
 _UNANSWERED_IN_V3: Final = {*_UNANSWERED, ReasonCode.TOPIC_NAME_INVALID}
 """3.1.1 has no return code for the topic of a will [MQTT-3.2.2-6 of 3.1.1]."""
-GRACE: Final = 1.5
-"""Keep alives that a client may be silent for [MQTT-3.1.2-22]."""
 
 
 class ClientLink(Protocol):
@@ -65,9 +64,7 @@ class BrokerConnection:
         self._link = link
         self._peer = peer
         self._certificate = certificate
-        self._opened = self._heard = broker.now()
-        self._silence: float | None = None
-        """Seconds that the client may be silent for."""
+        self._silence = ClientSilence(broker.bounds, broker.now())
         self._session: ClientSession | None = None
         self._largest = 0
         self._aliases: dict[int, str] = {}
@@ -100,11 +97,15 @@ class BrokerConnection:
         """Do what a packet asks for. Faults end the connection."""
         if self._closed:
             return
-        self._heard = self._broker.now()
+        self._silence.heard(self._broker.now())
         try:
             self._take(packet)
         except PacketError as error:
             self.refuse(error)
+
+    def read(self, *, inside: bool) -> None:
+        """Bytes were read, and the packets among them received; the last one is not whole if it is `inside` one."""
+        self._silence.read(self._broker.now(), inside=inside)
 
     def refuse(self, error: PacketError) -> None:
         """End the connection for a fault, and tell the client where its version can [MQTT-4.13.1-1]."""
@@ -141,13 +142,11 @@ class BrokerConnection:
 
     def check(self, now: float) -> None:
         """End a connection that has been silent for too long."""
-        if self._session is None:
-            if now - self._opened > self._broker.bounds.connect_seconds:
-                self._broker.counters["broker.refused.no_connect"] += 1
-                self._close()
-        elif self._silence is not None and now - self._heard > self._silence:
-            self._broker.counters["broker.refused.keep_alive_timeout"] += 1
-            self.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)
+        if self.saturated:
+            self._silence.unread(now)
+        if (end := self._silence.end(now)) is not None:
+            self._broker.counters[f"broker.refused.{end.name}"] += 1
+            self.disconnect(end.reason, end.sentence)
 
     def recheck(self) -> None:
         """End the connection of a client who may not be here any more."""
@@ -236,7 +235,7 @@ class BrokerConnection:
         self._may_last = granted.expiry > 0
         self.window = granted.window
         self._given = GivenAliases(granted.aliases)
-        self._silence = GRACE * granted.keep_alive if granted.keep_alive else None
+        self._silence.connect(granted.keep_alive)
         self._session = session
         broker.counters["broker.connected"] += 1
         self.send(replace(granted.connack, session_present=present))
