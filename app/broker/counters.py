@@ -14,6 +14,10 @@ COUNTERS: Final = CounterTable(
             counted("homing_broker_taken_over", "Connections that ended for another one with the same client id"),
             {"broker.taken_over": ""},
         ),
+        (
+            counted("homing_broker_backed_off", "Connections that waited, as others kept taking their client id over"),
+            {"broker.backed_off": ""},
+        ),
         (counted("homing_broker_messages", "Messages that clients published"), {"broker.received": ""}),
         (counted("homing_broker_sent", "Messages that clients were sent"), {"broker.sent": ""}),
         (counted("homing_broker_received_bytes", "Bytes that clients sent"), {"broker.received_bytes": ""}),

@@ -30,6 +30,9 @@ class ClientStream(PausableLink):
         self._keeper: Final = keeper
         self._framing: Final = Framing(broker.bounds.connect_bytes)
         self._connection: BrokerConnection | None = None
+        self._resuming: asyncio.TimerHandle | None = None
+        self._early = bytearray()
+        """The bytes that came while CONNECT waits."""
 
     @property
     def saturated(self) -> bool:
@@ -47,10 +50,24 @@ class ClientStream(PausableLink):
 
     def feed(self, data: bytes) -> None:
         """Take what came in."""
-        connection = self._connection
-        if connection is None:
+        if self._connection is None:
             return
         self._broker.counters["broker.received_bytes"] += len(data)
+        if self._resuming is None:
+            self._read(self._connection, data)
+            return
+        self._early += data
+        if len(self._early) > self._broker.bounds.connect_bytes:
+            self.pause_reading()
+
+    def lost(self) -> None:
+        """The connection has ended."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        if self._connection is not None:
+            self._connection.lost()
+
+    def _read(self, connection: BrokerConnection, data: bytes) -> None:
         try:
             for first_byte, body in self._framing.feed(data):
                 if connection.closed:
@@ -59,14 +76,20 @@ class ClientStream(PausableLink):
                     raise protocol_error("CONNECT is the first packet, and no other one")  # [MQTT-3.1.0-1, -2]
                 connection.receive(decode(first_byte, body, connection.version))
                 self._framing.largest = connection.largest
+                if (wait := connection.wait) is not None:
+                    self._resuming = asyncio.get_running_loop().call_later(wait, self._resume, connection)
+                    return  # what follows CONNECT is read when that is accepted
             connection.read(inside=self._framing.held > 0)
         except PacketError as error:
             connection.refuse(error)
 
-    def lost(self) -> None:
-        """The connection has ended."""
-        if self._connection is not None:
-            self._connection.lost()
+    def _resume(self, connection: BrokerConnection) -> None:
+        self._resuming = None
+        connection.resume()
+        self._framing.largest = connection.largest
+        early, self._early = bytes(self._early), bytearray()
+        self._read(connection, early)
+        self.resume_reading()
 
     def drained(self) -> None:
         """The client has read."""

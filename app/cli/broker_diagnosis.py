@@ -32,6 +32,18 @@ def about_own_broker(settings: Settings, days_left: int | None, trouble: str) ->
         yield _certificate(days_left)
 
 
+def about_contested(client_ids: str) -> Iterator[Diagnosis]:
+    """Diagnose clients that take one client id from each other in a loop, as the broker of a node tells of them."""
+    if client_ids:
+        yield Diagnosis(
+            CheckLevel.WARN,
+            "broker",
+            "client ids",
+            f"several clients connect as {client_ids}, and each one ends the connection of the other",
+            "Give each client an id of its own.",
+        )
+
+
 def _certificate(days_left: int) -> Diagnosis:
     from app.broker.certificate import SOON_DAYS
 

@@ -31,6 +31,8 @@ ROUND_TRIPS: Final = 21
 
 _SYS_VERSION: Final = "$SYS/broker/version"
 _SYS_DROPPED: Final = "$SYS/broker/publish/messages/dropped"
+_SYS_CONTESTED: Final = "$SYS/broker/clients/contested"
+"""Only the broker of a node has it, while there is anything to be said."""
 _REFUSED: Final = 0x80
 _NO_MATCHING_SUBSCRIBERS: Final = 0x10
 _PROTOCOL_ERRORS: Final = (0x84, 0x01)
@@ -56,6 +58,8 @@ class BrokerFacts:
     version: str | None = None
     dropped: int | None = None
     """Messages that the broker acknowledged and then dropped, since it started."""
+    contested: str = ""
+    """The client ids that several clients have, and take from each other."""
     maximum_qos: int = 2
     receive_maximum: int = 65_535
     shared_available: bool = True
@@ -111,14 +115,18 @@ def _answers_other_version(options: MqttOptions, main: _Client, clock: Callable[
 
 
 def _read_sys(main: _Client, facts: BrokerFacts) -> None:
+    main.subscribe(_SYS_CONTESTED)
     main.subscribe(_SYS_VERSION)
     main.subscribe(_SYS_DROPPED)
-    main.wait_for_messages(2, QUIET_SECONDS)
+    told = any(topic == _SYS_CONTESTED for topic, _ in main.messages)
+    main.wait_for_messages(2 + told, QUIET_SECONDS)
     for topic, payload in main.messages:
         if topic == _SYS_VERSION:
             facts.version = payload.decode(errors="replace")[:100]
         elif topic == _SYS_DROPPED and payload.isdigit():
             facts.dropped = int(payload)
+        elif topic == _SYS_CONTESTED:
+            facts.contested = payload.decode(errors="replace")[:1000]
     main.messages.clear()
 
 

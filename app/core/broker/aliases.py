@@ -1,10 +1,13 @@
-"""Topic aliases that a broker gives to a client, in place of whole topics (MQTT 5, section 3.3.2.3.4)."""
+"""Topic aliases, which stand for whole topics on one connection (MQTT 5, section 3.3.2.3.4)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from app.core.broker.codes import Property
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.codes import PacketError, Property, ReasonCode, protocol_error
+from app.core.broker.naming import check_topic_name
 from app.core.broker.packets import Publish
 
 
@@ -31,3 +34,27 @@ class GivenAliases:
         """Take note that the client knows the alias of this packet now."""
         if packet.topic:
             self._by_topic[packet.topic] = packet.properties.number(Property.TOPIC_ALIAS)
+
+
+class TakenAliases:
+    """The aliases of one connection that the client has given."""
+
+    def __init__(self, bounds: BrokerBounds) -> None:
+        self._bounds: Final = bounds
+        self._topics: dict[int, str] = {}
+
+    def topic_of(self, packet: Publish) -> str:
+        """Return the topic of a PUBLISH of the client, which may be an alias; PacketError."""
+        if packet.properties.subscription_identifiers:
+            raise protocol_error("PUBLISH of a client with a subscription identifier")  # [MQTT-3.3.4-6]
+        alias = packet.properties.number(Property.TOPIC_ALIAS)
+        if alias > self._bounds.aliases:
+            raise PacketError(ReasonCode.TOPIC_ALIAS_INVALID, "a topic alias above Topic Alias Maximum")
+        if packet.topic:
+            check_topic_name(packet.topic, self._bounds)
+            if alias:
+                self._topics[alias] = packet.topic
+            return packet.topic
+        if alias not in self._topics:
+            raise protocol_error("a topic alias that stands for no topic")
+        return self._topics[alias]

@@ -17,6 +17,7 @@ from app.core.broker.retained import RetainedMessages
 from app.core.broker.rights import ClientCertificate, Door, OpenDoor
 from app.core.broker.session import ClientSession, Outgoing, WaitingRoom
 from app.core.broker.subscriptions import Receiver, SubscriptionTable
+from app.core.broker.takeovers import TakeOvers
 from app.core.clock import Clock
 
 
@@ -45,6 +46,7 @@ class Broker:
         self.journal: Final = journal or BrokerJournal()
         self.retained: Final = RetainedMessages(bounds, self.journal)
         self.peers: Final = PeerLimits(bounds, self.now)
+        self.take_overs: Final = TakeOvers(self.now)
         self.subscriptions: Final = SubscriptionTable(self._best)
         self.sessions: Final[dict[str, ClientSession]] = {}
         self.connections: Final[set[BrokerConnection]] = set()
@@ -77,6 +79,18 @@ class Broker:
         self.peers.arrive(peer)
         self.connections.add(connection)
         return connection
+
+    def connection_of(self, client_id: str) -> BrokerConnection | None:
+        """Return the connection of the session of a client id, if it has one."""
+        session = self.sessions.get(client_id)
+        return session.outlet if session is not None and isinstance(session.outlet, BrokerConnection) else None
+
+    def take_over(self, client_id: str) -> None:
+        """End the connection of a client id, as it has another one [MQTT-3.1.4-3]."""
+        if (connection := self.connection_of(client_id)) is not None:
+            self.counters["broker.taken_over"] += 1
+            self.take_overs.note(client_id)
+            connection.disconnect(ReasonCode.SESSION_TAKEN_OVER)
 
     def session_for(self, connect: Connect, client_id: str) -> tuple[ClientSession, bool]:
         """The session for a CONNECT, and whether it was there before [MQTT-3.1.2-4 to -6]."""
@@ -171,6 +185,7 @@ class Broker:
     def tick(self) -> None:
         """Do what is due: wills, ends of sessions, silent connections. Once a second is often enough."""
         now = self.now()
+        self.take_overs.tick()
         for connection in [*self.connections]:
             connection.check(now)
             connection.recheck()

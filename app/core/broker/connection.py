@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from app.core.broker import packets
-from app.core.broker.aliases import GivenAliases
+from app.core.broker.aliases import GivenAliases, TakenAliases
 from app.core.broker.codes import (
     REASON_CODES,
     PacketError,
@@ -17,10 +17,10 @@ from app.core.broker.codes import (
     protocol_error,
 )
 from app.core.broker.encoder import encode
-from app.core.broker.figures import FIGURES
 from app.core.broker.filters import SHARED
-from app.core.broker.grants import grant
+from app.core.broker.grants import PendingConnect, grant
 from app.core.broker.message import Message, expiry_of, handed_on
+from app.core.broker.naming import check_topic_name
 from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
 from app.core.broker.properties import NO_PROPERTIES, Properties
 from app.core.broker.rights import ClientCertificate, Permit
@@ -66,8 +66,9 @@ class BrokerConnection:
         self._certificate = certificate
         self._silence = ClientSilence(broker.bounds, broker.now())
         self._session: ClientSession | None = None
+        self._pending: PendingConnect | None = None
         self._largest = 0
-        self._aliases: dict[int, str] = {}
+        self._aliases = TakenAliases(broker.bounds)
         self._given = GivenAliases()
         self._may_last = False
         self._closed = False
@@ -93,6 +94,11 @@ class BrokerConnection:
         """True if messages should wait in the session."""
         return self._link.saturated
 
+    @property
+    def wait(self) -> float | None:
+        """Seconds after which the owner of the socket calls `resume`, and until which it hands over nothing."""
+        return None if self._pending is None else self._pending.wait
+
     def receive(self, packet: Packet) -> None:
         """Do what a packet asks for. Faults end the connection."""
         if self._closed:
@@ -100,6 +106,16 @@ class BrokerConnection:
         self._silence.heard(self._broker.now())
         try:
             self._take(packet)
+        except PacketError as error:
+            self.refuse(error)
+
+    def resume(self) -> None:
+        """Accept the CONNECT that has waited."""
+        pending, self._pending = self._pending, None
+        if self._closed or pending is None:
+            return
+        try:
+            self._begin(pending)
         except PacketError as error:
             self.refuse(error)
 
@@ -217,19 +233,31 @@ class BrokerConnection:
             raise PacketError(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client identifier is too long or missing")
         assigned = "" if client_id else broker.new_client_id()
         client_id = client_id or assigned
-        if client_id not in broker.sessions and len(broker.sessions) >= bounds.sessions:
-            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions as it may have")
         granted = grant(packet, bounds, assigned)
         if not self._takes(encode(granted.connack, self.version)):
             raise PacketError(ReasonCode.PACKET_TOO_LARGE, "the client takes no packet as large as CONNACK")
         permit = self._admit(packet, client_id)
         if packet.will is not None:
-            self._check_topic(packet.will.topic)
+            check_topic_name(packet.will.topic, bounds)
             if not permit.may_publish(packet.will.topic):
                 raise PacketError(ReasonCode.NOT_AUTHORIZED, "the will is for a topic that is not allowed")
-        self._take_over(client_id)
+        wait = 0.0 if broker.connection_of(client_id) is None else broker.take_overs.wait(client_id)
+        pending = PendingConnect(packet, client_id, granted, permit, wait)
+        if not wait:
+            self._begin(pending)
+            return
+        broker.counters["broker.backed_off"] += 1
+        self._silence.wait_until(broker.now() + wait)
+        self._pending = pending
+
+    def _begin(self, pending: PendingConnect) -> None:
+        broker, packet, client_id, granted = self._broker, pending.connect, pending.client_id, pending.granted
+        self._check_owner(client_id, pending.permit)
+        if client_id not in broker.sessions and len(broker.sessions) >= broker.bounds.sessions:
+            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions as it may have")
+        broker.take_over(client_id)
         session, present = broker.session_for(packet, client_id)
-        session.admit(permit)
+        session.admit(pending.permit)
         session.will = packet.will  # of a resumed session it replaces the one before [MQTT-3.1.2-9]
         session.live_for(granted.expiry)
         self._may_last = granted.expiry > 0
@@ -246,20 +274,16 @@ class BrokerConnection:
         permit = self._broker.door.admit(packet.user_name, packet.password, self._certificate)
         if isinstance(permit, ReasonCode):
             raise PacketError(permit, "the user name, the password or the certificate is not valid")
-        known = self._broker.sessions.get(client_id)
-        if known is not None and not known.open_to(permit):
-            raise PacketError(ReasonCode.NOT_AUTHORIZED, "the session of this client identifier is somebody else's")
+        self._check_owner(client_id, permit)
         return permit
 
-    def _take_over(self, client_id: str) -> None:
-        """The client's other connection ends first [MQTT-3.1.4-3]."""
-        session = self._broker.sessions.get(client_id)
-        if session is not None and isinstance(session.outlet, BrokerConnection):
-            self._broker.counters["broker.taken_over"] += 1
-            session.outlet.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+    def _check_owner(self, client_id: str, permit: Permit) -> None:
+        known = self._broker.sessions.get(client_id)
+        if not permit.valid() or (known is not None and not known.open_to(permit)):
+            raise PacketError(ReasonCode.NOT_AUTHORIZED, "the session of this client identifier is somebody else's")
 
     def _publish(self, packet: Publish, session: ClientSession) -> None:
-        topic = self._topic_of(packet)
+        topic = self._aliases.topic_of(packet)
         broker = self._broker
         if packet.qos == 2:  # noqa: PLR2004 - it is the number of the standard
             if packet.packet_id in session.received:  # [MQTT-4.3.3-10]: it was published already
@@ -294,30 +318,6 @@ class BrokerConnection:
             return ReasonCode.QUOTA_EXCEEDED  # whoever cannot be told has it delivered, and not retained
         broker.counters["broker.received"] += 1
         return ReasonCode.SUCCESS if broker.publish(message) else ReasonCode.NO_MATCHING_SUBSCRIBERS
-
-    def _topic_of(self, packet: Publish) -> str:
-        if packet.properties.subscription_identifiers:
-            raise protocol_error("PUBLISH of a client with a subscription identifier")  # [MQTT-3.3.4-6]
-        alias = packet.properties.number(Property.TOPIC_ALIAS)
-        if alias > self._broker.bounds.aliases:
-            raise PacketError(ReasonCode.TOPIC_ALIAS_INVALID, "a topic alias above Topic Alias Maximum")
-        if packet.topic:
-            self._check_topic(packet.topic)
-            if alias:
-                self._aliases[alias] = packet.topic
-            return packet.topic
-        if alias not in self._aliases:
-            raise protocol_error("a topic alias that stands for no topic")
-        return self._aliases[alias]
-
-    def _check_topic(self, topic: str) -> None:
-        bounds = self._broker.bounds
-        if len(topic.encode()) > bounds.topic_bytes or topic.count("/") >= bounds.levels:
-            raise PacketError(
-                ReasonCode.TOPIC_NAME_INVALID, f"a topic of more than {bounds.levels} levels, or too long"
-            )
-        if topic.startswith((FIGURES, SHARED)):
-            raise PacketError(ReasonCode.TOPIC_NAME_INVALID, "a topic that is not for clients to publish to")
 
     def _acknowledged(self, packet: PublishAck, session: ClientSession) -> None:
         if packet.type is not PacketType.PUBREL:

@@ -14,6 +14,9 @@ FIGURES: Final = "$SYS/"
 """The beginning of the topics of a broker itself; no client may publish there."""
 INTERVAL_SECONDS: Final = 10.0
 _DROPPED: Final = "broker.dropped."
+_NAMES: Final = 10
+_NAME: Final = 64
+"""How many client ids a figure has, and how much of each."""
 
 
 class BrokerFigures:
@@ -34,7 +37,7 @@ class BrokerFigures:
             return
         self._next = now + INTERVAL_SECONDS
         for name, value in self._figures(now).items():
-            if self._said.get(name) != value:
+            if self._said.get(name, "") != value:
                 self._said[name] = value
                 topic = f"{FIGURES}broker/{name}"
                 self._broker.publish(Message(topic=topic, payload=value.encode(), qos=0, retain=True, publisher=""))
@@ -57,4 +60,6 @@ class BrokerFigures:
             "store/messages/bytes": broker.waiting_bytes,
         }
         uptime = f"{int(now - self._since)} seconds"
-        return {"version": self._version, "uptime": uptime, **{name: str(one) for name, one in numbers.items()}}
+        contested = ", ".join(f"{one[:_NAME]!a}" for one in broker.take_overs.contested[:_NAMES])
+        said = {"version": self._version, "uptime": uptime, "clients/contested": contested}
+        return said | {name: str(one) for name, one in numbers.items()}

@@ -8,6 +8,7 @@ from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import Property, ProtocolVersion
 from app.core.broker.packets import Connack, Connect
 from app.core.broker.properties import Properties, Value
+from app.core.broker.rights import Permit
 
 V3 = ProtocolVersion.V3_1_1
 
@@ -24,6 +25,17 @@ class ConnectGrant:
     window: int
     aliases: int
     connack: Connack
+
+
+@dataclass(frozen=True, slots=True)
+class PendingConnect:
+    """A CONNECT that may be accepted. It waits for some seconds if its client id is taken over again and again."""
+
+    connect: Connect
+    client_id: str
+    granted: ConnectGrant
+    permit: Permit
+    wait: float
 
 
 def grant(packet: Connect, bounds: BrokerBounds, assigned: str) -> ConnectGrant:

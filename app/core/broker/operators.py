@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from app.core.broker.broker import Broker
 from app.core.broker.codes import ReasonCode
-from app.core.broker.connection import BrokerConnection
 from app.core.broker.message import Message
 from app.core.broker.rights import OWN_NODE
 from app.core.broker.session import ClientSession
@@ -62,8 +61,8 @@ def end_session(broker: Broker, client_id: str) -> bool:
     session = broker.sessions.get(client_id)
     if session is None:
         return False
-    if isinstance(session.outlet, BrokerConnection):
-        session.outlet.disconnect(ReasonCode.ADMINISTRATIVE_ACTION)
+    if (connection := broker.connection_of(client_id)) is not None:
+        connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION)
     if broker.sessions.get(client_id) is session:
         broker.end_session(session)
     return True

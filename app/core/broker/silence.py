@@ -11,6 +11,9 @@ from app.core.broker.codes import ReasonCode
 GRACE: Final = 1.5
 """Keep alives that a client may be silent for [MQTT-3.1.2-22]."""
 
+LATE_SECONDS: Final = 5.0
+"""By how much an answer that waits may be late before the connection counts as silent."""
+
 
 @dataclass(frozen=True, slots=True)
 class SilenceEnd:
@@ -33,7 +36,7 @@ class ClientSilence:
 
     def __init__(self, bounds: BrokerBounds, now: float) -> None:
         self._packet_seconds: Final = bounds.packet_seconds
-        self._connect_by: Final = now + bounds.connect_seconds
+        self._connect_by = now + bounds.connect_seconds
         self._heard = now
         self._connected = False
         self._longest: float | None = None
@@ -42,6 +45,10 @@ class ClientSilence:
     def heard(self, now: float) -> None:
         """A whole packet has come."""
         self._heard = now
+
+    def wait_until(self, instant: float) -> None:
+        """CONNECT has come, and is answered at that instant."""
+        self._connect_by = max(self._connect_by, instant + LATE_SECONDS)
 
     def connect(self, keep_alive: int) -> None:
         """CONNECT was accepted; with a keep alive of 0, silence between packets ends nothing."""

@@ -1,4 +1,4 @@
-"""Half a packet and silence: bytes come through the stream of a client, and the clock is turned by hand."""
+"""Half a packet and silence, and a CONNECT that waits: bytes come through a stream, and the clock is turned by hand."""
 
 from __future__ import annotations
 
@@ -84,3 +84,32 @@ def test_whoever_is_not_read_may_have_said_the_rest() -> None:
     assert client.stream.saturated
     client.pass_seconds(60)
     assert not client.closed
+
+
+async def test_what_follows_a_connect_that_waits_is_read_when_it_is_accepted() -> None:
+    client = ByteClient()
+    hello = encode(Connect(V5, "a"), V5)
+    streams = [client.stream]
+    for _ in range(3):
+        stream = MessageStream(client.broker, None)
+        stream.begin()
+        stream.feed(hello + PUBLISH)
+        stream.feed(PUBLISH)
+        streams.append(stream)
+        await stream.outgoing()
+    assert client.counters["broker.backed_off"] == 2
+    assert client.counters["broker.received"] == 6
+    assert len(client.broker.connections) == 1
+
+
+async def test_whoever_gives_up_while_its_connect_waits_is_forgotten() -> None:
+    client = ByteClient()
+    for _ in range(2):
+        stream = MessageStream(client.broker, None)
+        stream.begin()
+        stream.feed(encode(Connect(V5, "a"), V5))
+    stream.feed(PUBLISH)
+    stream.lost()
+    assert client.counters["broker.backed_off"] == 1
+    assert client.counters["broker.taken_over"] == 1
+    assert len(client.broker.connections) == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.cli.broker_diagnosis import about_contested
 from app.cli.diagnosis import CheckLevel, about_broker, about_redis, about_store_of_one
 from app.mqtt.paho_probe import PARKED_MESSAGES, BrokerFacts
 from app.store.redis.doctor import RedisFacts
@@ -176,3 +177,10 @@ def test_known_bad_versions_of_mosquitto(version: str | None, said: str) -> None
 def test_what_a_broker_does_not_tell_is_no_fault() -> None:
     diagnoses = about_broker(good_broker(version=None, dropped=None, parked=None), "3.1.1", alone=False)
     assert {diagnosis.level for diagnosis in diagnoses} == {CheckLevel.OK}
+
+
+def test_clients_that_share_a_client_id_are_named() -> None:
+    (found,) = about_contested("'dock-1', 'dock-2'")
+    assert found.level is CheckLevel.WARN
+    assert "'dock-1', 'dock-2'" in found.seen
+    assert not list(about_contested(""))

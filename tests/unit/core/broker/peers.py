@@ -80,6 +80,8 @@ class Peer:
         """Return what the client is answered."""
         for first, body in Framing().feed(encode(packet, self.version)):
             self.connection.receive(decode(first, body, self.connection.version))
+        if not self._bench.patient:
+            self.connection.resume()
         self._bench.settle()
         return self.hear()
 
@@ -127,6 +129,8 @@ class BrokerBench:
     def __init__(self, door: Door | None = None, /, **bounds: int) -> None:
         self.clock = HandClock()
         self.counters: Counter[str] = Counter()
+        self.patient = False
+        """True where a CONNECT that takes over again and again waits."""
         self._names = count(1)
         self._bounds = BrokerBounds(**bounds)
         self._door = door
