@@ -10,7 +10,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 import docker
@@ -186,7 +185,10 @@ async def send(session: aiohttp.ClientSession, url: str, number: int) -> tuple[s
         async with session.post(
             f"{url}/v1/devices/SN{number % 5 + 1:04}/commands", json=body, headers=WITH_KEY
         ) as response:
-            status, command = response.status, await response.json(content_type=None)
+            status, said = response.status, await response.text()
+            if status not in (200, 202):
+                return f"{status}: {said}", ""
+            command = json.loads(said)
             location = response.headers.get("Location", "")
         while status == 202:
             await asyncio.sleep(0.1)
@@ -196,8 +198,4 @@ async def send(session: aiohttp.ClientSession, url: str, number: int) -> tuple[s
             status = 202 if command["finished_at"] is None else 200
     except (aiohttp.ClientError, ValueError, AssertionError) as error:
         return f"{type(error).__name__}: {error}", ""
-    return _outcome(status, command)
-
-
-def _outcome(status: int, command: dict[str, Any]) -> tuple[str, str]:
-    return (command["state"], command["home_node"]) if status == 200 else (f"{status}: {command}", "")
+    return command["state"], command["home_node"]
