@@ -25,9 +25,6 @@ NOUNS = {
     "app/core/commands/routing.py": "the field's word for where a message goes next",
     "app/core/events/reading.py": "what is asked of one shard, `Reading`, and what it gives",
     "app/runtime/tracing.py": "the field's word, and the name of the extra",
-    "app/store/rocks/mending.py": "to be renamed: `Reopener`",
-    "app/store/rocks/scanning.py": "to be renamed: `GenerationSource`",
-    "app/store/rocks/writing.py": "to be renamed: `RocksWriter`",
     "tools/rig/homing_rig/simulation/recording.py": "a noun: the record of a simulated run",
 }
 """Modules whose names end in -ing, each with the reason."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketError, Property, ReasonCode, protocol_error
-from app.core.broker.naming import check_topic_name
 from app.core.broker.packets import Publish
+from app.core.broker.topic_names import check_topic_name
 
 
 class GivenAliases:

@@ -20,13 +20,13 @@ from app.core.broker.encoder import encode
 from app.core.broker.filters import SHARED
 from app.core.broker.grants import PendingConnect, grant
 from app.core.broker.message import Message, expiry_of, handed_on
-from app.core.broker.naming import check_topic_name
 from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
 from app.core.broker.properties import NO_PROPERTIES, Properties
 from app.core.broker.rights import ClientCertificate, Permit
 from app.core.broker.session import ClientSession, Outgoing
 from app.core.broker.silence import ClientSilence
 from app.core.broker.subscriptions import Subscribed, inner_filter
+from app.core.broker.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from app.core.broker.broker import Broker

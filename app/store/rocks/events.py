@@ -27,9 +27,9 @@ from app.store.events import ArchivedError
 from app.store.rocks import keys
 from app.store.rocks.folder import RocksFolder
 from app.store.rocks.named_cursors import RocksCursors
-from app.store.rocks.scanning import DamagedGenerationError, GenerationSource, last_values, picked, scan, value_of
+from app.store.rocks.scan import DamagedGenerationError, GenerationSource, last_values, picked, scan, value_of
 from app.store.rocks.state import RocksDatabase, RocksState
-from app.store.rocks.writing import Addition, RocksWriter
+from app.store.rocks.writer import Addition, RocksWriter
 
 READERS: Final = 2
 

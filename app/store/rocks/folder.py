@@ -18,7 +18,7 @@ from app.core.errors import ConfigurationError, HomingError, StoreUnavailableErr
 from app.store.rocks.checkpoints import CheckpointServer
 from app.store.rocks.groups import GroupCommit
 from app.store.rocks.layout import FolderLock, begin_layout
-from app.store.rocks.mending import Reopener
+from app.store.rocks.reopener import Reopener
 
 if TYPE_CHECKING:
     from pathlib import Path

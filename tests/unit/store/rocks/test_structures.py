@@ -12,7 +12,7 @@ from app.core.events.event import Database, Entry, Shard
 from app.core.events.reading import Reading
 from app.core.topics import matches
 from app.runtime.system import SystemClock
-from app.store.rocks import keys, scanning
+from app.store.rocks import keys, scan
 from app.store.rocks.events import RocksEventLog
 from app.store.rocks.folder import RocksFolder
 from app.store.rocks.rows import keys_from
@@ -78,8 +78,8 @@ async def test_every_filter_finds_the_same_however_many_there_are(
     tmp_path: Path, most: int, merged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(structures, "MOST", most)
-    monkeypatch.setattr(scanning, "MOST_MERGED", merged)
-    monkeypatch.setattr(scanning, "MOST_OF_ALL", merged)
+    monkeypatch.setattr(scan, "MOST_MERGED", merged)
+    monkeypatch.setattr(scan, "MOST_OF_ALL", merged)
     log = await open_log(tmp_path)
     for first in range(0, 600, 50):
         await log.append(SHARD, [said(number) for number in range(first, first + 50)])
