@@ -15,7 +15,7 @@ from app.api.v1.fleet_csv import targets_csv
 from app.core.fleets.marks import TargetMark
 from app.core.messages import ReceivedMessage
 from app.fleets.administration import TargetRow
-from tests.api.rig import Rig, running
+from tests.api.rig import Rig, running, until
 from tests.api.test_access import OF_FLEETS, Site, guarded
 from tests.waiting import eventually
 
@@ -223,6 +223,7 @@ async def test_a_pause_counts_at_once_and_until_it_is_over_nothing_begins(keepin
     run = await begin(keeping, docks(6), "silent", in_flight=2)
     await counted(keeping, run, handed=2, waiting=4)
     assert (await post(keeping, run, "pause")).json()["state"] == "paused"
+    await until(lambda: len(keeping.device.received) == 2)  # handed is counted before the message has arrived
     for command in list(keeping.device.received):
         keeping.device.answer(command, '"status":"ok"')
     await counted(keeping, run, succeeded=2, waiting=4)
