@@ -75,6 +75,17 @@ class _Home:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _WayOut:
+    """The parts that every command passes on its way to a device, at once or later."""
+
+    admission: CommandAdmission
+    registrar: Registrar
+    publisher: Publisher
+    absence: Absence
+    expirer: Expirer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Sending:
     """The parts that send commands and end those that get no answer."""
 
@@ -176,46 +187,52 @@ def _home(kernel: Kernel, observed: Observed) -> _Home:
     return _Home(waiters=waiters, open_commands=open_commands, waker=waker)
 
 
-def _sending(
-    kernel: Kernel,
-    observed: Observed,
-    home: _Home,
-    canary: Canary,
-    around: CommandSurroundings,
-) -> _Sending:
-    settings, store, profiles, node_id = kernel.settings, kernel.store, kernel.languages.profiles, kernel.info.node_id
+def _way_out(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, around: CommandSurroundings) -> _WayOut:
+    profiles, node_id = kernel.languages.profiles, kernel.info.node_id
     absence = Absence(
         mqtt=kernel.mqtt,
         profiles=profiles,
         contradicted=lambda: canary.contradicted,
         offline_since=around.offline_since,
-        expire=settings.mqtt.version != "3.1.1",
-    )
-    expirer = Expirer(
-        store=store, open_commands=home.open_commands, clock=kernel.clock, node_id=node_id, tells=absence.tells
+        expire=kernel.settings.mqtt.version != "3.1.1",
     )
     publisher = Publisher(
         mqtt=kernel.mqtt, profiles=profiles, observers=observed.observers, absence=absence, carrier=observed.spans
     )
-    registrar = Registrar(
+    return _WayOut(
+        admission=CommandAdmission(
+            profiles=profiles,
+            last_event=around.last_event,
+            store=kernel.store,
+            now_us=kernel.now_us,
+            counters=kernel.counters,
+        ),
+        registrar=Registrar(
+            publisher=publisher,
+            new_ulid=kernel.adapters.new_ulid,
+            node_id=node_id,
+            retention=kernel.settings.store.retention,
+            told_of=around.told_of,
+        ),
         publisher=publisher,
-        new_ulid=kernel.adapters.new_ulid,
-        node_id=kernel.info.node_id,
-        retention=kernel.settings.store.retention,
-        told_of=around.told_of,
+        absence=absence,
+        expirer=Expirer(
+            store=kernel.store,
+            open_commands=home.open_commands,
+            clock=kernel.clock,
+            node_id=node_id,
+            tells=absence.tells,
+        ),
     )
-    admission = CommandAdmission(
-        profiles=kernel.languages.profiles,
-        last_event=around.last_event,
-        store=kernel.store,
-        now_us=kernel.now_us,
-        counters=kernel.counters,
-    )
-    drainer, judge = _drainer(kernel, observed, home, publisher, expirer, admission, around)
+
+
+def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, around: CommandSurroundings) -> _Sending:
+    way = _way_out(kernel, observed, home, canary, around)
+    drainer, judge = _drainer(kernel, observed, home, way, around)
     holder = CommandHolder(
-        store=store,
-        registrar=registrar,
-        admission=admission,
+        store=kernel.store,
+        registrar=way.registrar,
+        admission=way.admission,
         waiters=home.waiters,
         drainer=drainer,
         all_know=kernel.cluster.all_know,
@@ -223,65 +240,67 @@ def _sending(
         clock=kernel.clock,
     )
     return _Sending(
-        absence=absence,
-        expirer=expirer,
-        invoker=_invoker(kernel, observed, home, publisher, expirer, registrar, admission),
+        absence=way.absence,
+        expirer=way.expirer,
+        invoker=_invoker(kernel, observed, home, way),
         drainer=drainer,
         judge=judge,
         holder=holder,
         approver=Approver(
-            store=store,
+            store=kernel.store,
             open_commands=home.open_commands,
             drainer=drainer,
-            node_id=node_id,
+            node_id=kernel.info.node_id,
             counters=kernel.counters,
         ),
         dry_runner=DryRunner(
-            admission=admission,
-            registrar=registrar,
-            publisher=publisher,
+            admission=way.admission,
+            registrar=way.registrar,
+            publisher=way.publisher,
             holder=holder,
             judge=judge,
-            store=store,
+            store=kernel.store,
         ),
         sweeper=Sweeper(
-            store=store,
+            store=kernel.store,
             cluster=kernel.cluster,
             open_commands=home.open_commands,
-            node_id=node_id,
+            node_id=kernel.info.node_id,
             interval=kernel.interval,
             counters=kernel.counters,
         ),
-        repeater=Repeater(
-            store=store,
-            publisher=publisher,
-            profiles=profiles,
-            expirer=expirer,
-            clock=kernel.clock,
-            node_id=node_id,
-            counters=kernel.counters,
-            observers=observed.observers,
-        ),
+        repeater=_repeater(kernel, observed, way),
+    )
+
+
+def _repeater(kernel: Kernel, observed: Observed, way: _WayOut) -> Repeater:
+    return Repeater(
+        store=kernel.store,
+        publisher=way.publisher,
+        profiles=kernel.languages.profiles,
+        expirer=way.expirer,
+        clock=kernel.clock,
+        node_id=kernel.info.node_id,
+        counters=kernel.counters,
+        observers=observed.observers,
     )
 
 
 def _drainer(
-    kernel: Kernel,
-    observed: Observed,
-    home: _Home,
-    publisher: Publisher,
-    expirer: Expirer,
-    admission: CommandAdmission,
-    around: CommandSurroundings,
+    kernel: Kernel, observed: Observed, home: _Home, way: _WayOut, around: CommandSurroundings
 ) -> tuple[Drainer, HeldJudge]:
     judge = HeldJudge(
-        publisher=publisher, admission=admission, may=around.may_send, online=around.online, now_us=kernel.now_us
+        publisher=way.publisher,
+        admission=way.admission,
+        may=around.may_send,
+        online=around.online,
+        now_us=kernel.now_us,
     )
     claimant = Claimant(
         store=kernel.store,
-        publisher=publisher,
+        publisher=way.publisher,
         open_commands=home.open_commands,
-        expirer=expirer,
+        expirer=way.expirer,
         serves=lambda: kernel.cluster.listening,
         node_id=kernel.info.node_id,
         new_secret=kernel.adapters.new_secret,
@@ -302,25 +321,17 @@ def _drainer(
     return drainer, judge
 
 
-def _invoker(
-    kernel: Kernel,
-    observed: Observed,
-    home: _Home,
-    publisher: Publisher,
-    expirer: Expirer,
-    registrar: Registrar,
-    admission: CommandAdmission,
-) -> Invoker:
+def _invoker(kernel: Kernel, observed: Observed, home: _Home, way: _WayOut) -> Invoker:
     return Invoker(
         store=kernel.store,
         echoes=Echoes(kernel.store.states, kernel.languages.profiles),
-        publisher=publisher,
+        publisher=way.publisher,
         open_commands=home.open_commands,
         waiters=home.waiters,
-        admission=admission,
-        registrar=registrar,
+        admission=way.admission,
+        registrar=way.registrar,
         node_id=kernel.info.node_id,
-        expirer=expirer,
+        expirer=way.expirer,
         observers=observed.observers,
     )
 

@@ -32,7 +32,7 @@ from app.kernel import Adapters, Kernel, open_kernel
 from app.membership import open_canary, open_membership
 from app.metrics import MetricsExposition, NodeMetrics
 from app.node import Node
-from app.observed import event_spans, open_observers
+from app.observed import Observed, event_spans, open_observers
 from app.observers.measures import CommandMeasures
 from app.overview import Overviews, glance_at
 from app.plane import observers_of, services_of
@@ -87,20 +87,7 @@ class Homing:
                 may_send=partial(may_send, authority),
             ),
         )
-        bodies = FleetBodyReader(settings, kernel.now_us)
-        fleets = open_fleets(
-            kernel,
-            commands.holder,
-            commands.invoker.cancel,
-            FleetSurroundings(
-                access=authority,
-                recorded=None if access is None else access.authority.devices,
-                online=known.online,
-                audit=None if audit is None else audit.recorder,
-                read_run=bodies.read,
-                read_command=bodies.command,
-            ),
-        )
+        fleets = _fleets(kernel, access, audit, known, commands)
         membership = open_membership(
             kernel, canary, commands, OnNodeDeath(partial(_tell_gone, known, fleets), known.adopt)
         )
@@ -130,16 +117,7 @@ class Homing:
             broker=broker,
             fleets=fleets,
             traffic=open_traffic(kernel),
-            overviews=Overviews(
-                peers=commands.peers,
-                explainer=commands.explainer,
-                store=kernel.store,
-                failures=observed.failures,
-                recent=observed.recent,
-                open_commands=commands.open_commands,
-                glance=lambda: glance_at(self.node, fills(), len(commands.open_commands), kernel.clock),
-                clock=kernel.clock,
-            ),
+            overviews=_overviews(kernel, observed, commands, self.node, fills),
         )
         self.application: Final = Application(ports, settings, self._lifespan)
         kernel.access_changed.add(self.application.recheck)
@@ -161,6 +139,25 @@ class Homing:
         except BaseException as error:  # uvicorn only logs it
             self._on_failure(error)
             raise
+
+
+def _fleets(
+    kernel: Kernel, access: AccessPlane | None, audit: AuditPlane | None, known: KnownFromEvents, commands: CommandPlane
+) -> FleetPlane:
+    bodies = FleetBodyReader(kernel.settings, kernel.now_us)
+    return open_fleets(
+        kernel,
+        commands.holder,
+        commands.invoker.cancel,
+        FleetSurroundings(
+            access=Everybody() if access is None else access.authority,
+            recorded=None if access is None else access.authority.devices,
+            online=known.online,
+            audit=None if audit is None else audit.recorder,
+            read_run=bodies.read,
+            read_command=bodies.command,
+        ),
+    )
 
 
 def _tell_gone(known: KnownFromEvents, fleets: FleetPlane, node_id: str) -> None:
@@ -193,6 +190,21 @@ def _this_node(
         exposition=MetricsExposition(metrics),
         tracing=kernel.tracing,
         now_us=kernel.now_us,
+        clock=kernel.clock,
+    )
+
+
+def _overviews(
+    kernel: Kernel, observed: Observed, commands: CommandPlane, node: Node, fills: Callable[[], Mapping[str, Fill]]
+) -> Overviews:
+    return Overviews(
+        peers=commands.peers,
+        explainer=commands.explainer,
+        store=kernel.store,
+        failures=observed.failures,
+        recent=observed.recent,
+        open_commands=commands.open_commands,
+        glance=lambda: glance_at(node, fills(), len(commands.open_commands), kernel.clock),
         clock=kernel.clock,
     )
 
