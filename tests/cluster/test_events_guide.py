@@ -1,7 +1,7 @@
 """The pages about events, queues, streams and webhooks work as they are written, against a node or the demo.
 
-They are docs/events.md, docs/fleets.md, docs/held.md, docs/queues.md, docs/streams.md, docs/two-persons.md and
-docs/webhooks.md.
+They are docs/events.md, docs/fleets.md, docs/held.md, docs/queues.md, docs/schedules.md, docs/streams.md,
+docs/two-persons.md and docs/webhooks.md.
 """
 
 from __future__ import annotations
@@ -60,6 +60,13 @@ def test_fleets(environment: dict[str, str], tmp_path: Path) -> None:
     assert "between two waves: wave 2 of 3 has ended, and a person has to resume it" in said
     assert said.count("succeeded  ") >= 4, "the targets that were shown"
     assert "succeeded=6" in said.splitlines()[-1]
+
+
+def test_schedules(environment: dict[str, str], tmp_path: Path) -> None:
+    with MosquittoProcess() as broker:
+        said = on_a_node("docs/schedules.md", environment, tmp_path, broker)
+    assert re.search(r"^close-cover +30 2 \* \* mon +Europe/Berlin", said, re.MULTILINE)
+    assert len(re.findall(r"20\d\d-\d\d-\d\dT0[01]:30:00", said)) >= 10, "02:30 in Berlin, of ten weeks"
 
 
 def test_held(environment: dict[str, str], tmp_path: Path) -> None:

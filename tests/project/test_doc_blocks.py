@@ -24,6 +24,7 @@ RUN_BY: Final = {
     "docs/operations/small-box.md": "tests/cluster/test_small_box.py",
     "docs/profiles/tutorial.md": "tests/cluster/test_profile_tutorial.py",
     "docs/queues.md": "tests/cluster/test_events_guide.py",
+    "docs/schedules.md": "tests/cluster/test_events_guide.py",
     "docs/streams.md": "tests/cluster/test_events_guide.py",
     "docs/tutorial.md": "tests/cluster/test_tutorial.py",
     "docs/two-persons.md": "tests/cluster/test_events_guide.py",

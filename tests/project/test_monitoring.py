@@ -113,7 +113,7 @@ def test_every_family_is_in_the_dashboard_or_a_rule_or_is_plainly_informative() 
         *("homing_broker_denied_total", "homing_broker_received_bytes_total", "homing_broker_sent_bytes_total"),
         "homing_broker_sent_total",
         *("homing_fleet_again_total", "homing_fleet_commands_total", "homing_fleet_failures_total"),
-        *("homing_fleet_runs_taken_total", "homing_schedule_occurrences_total"),
+        "homing_fleet_runs_taken_total",
         *("homing_broker_messages_total", "homing_broker_refused_total", "homing_broker_taken_over_total"),
         *("homing_broker_backed_off_total", "homing_broker_unknown_acknowledgements_total"),
         *(
