@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from homing_rig.harness import NodeProcess
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess, require_programs
 from tests.sharded import Sharded, sharded
 
@@ -17,6 +18,8 @@ ORDER = (
     *("simulator", "conformance", "project", "unit"),
 )
 """Folders whose tests take long come first, so that no worker has to wait for another one at the end."""
+
+NodeProcess.forked = True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -19,7 +19,7 @@ async def test_scenario(name: str, tmp_path: Path) -> None:
     require_programs()
     if SCENARIOS[name].steps and library() is None:
         without_program(MISSING)
-    result = await run_scenario(ChaosOptions(scenario=name, short=True, out=tmp_path))
+    result = await run_scenario(ChaosOptions(scenario=name, short=True, forked=True, out=tmp_path))
     assert result.passed, (result.history.parent / "report.txt").read_text()
 
 
@@ -27,6 +27,6 @@ async def test_scenario(name: str, tmp_path: Path) -> None:
 async def test_scenario_with_access(name: str, tmp_path: Path) -> None:
     """Nodes that ask for keys and keep an audit are killed, and leave nothing behind."""
     require_programs()
-    result = await run_scenario(ChaosOptions(scenario=name, short=True, access=True, out=tmp_path))
+    result = await run_scenario(ChaosOptions(scenario=name, short=True, forked=True, access=True, out=tmp_path))
     assert result.passed, (result.history.parent / "report.txt").read_text()
     assert (tmp_path / f"{name}-1" / DATABASE).exists()

@@ -14,7 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import aiohttp
 from redis import Redis as RedisClient
@@ -26,8 +26,10 @@ from app.core.messages import Publication
 from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from homing_rig.fork_server import ForkedNode, can_be_forked
 from homing_rig.patience import PATIENCE
-from homing_rig.services import MosquittoProcess, RedisProcess, ServiceProcess
+from homing_rig.programs import environment
+from homing_rig.services import MosquittoProcess, RedisProcess, RunningProcess, ServiceProcess
 
 Json = dict[str, Any]
 
@@ -46,6 +48,9 @@ class Reachable(Protocol):
 
 class NodeProcess(ServiceProcess):
     """A node as users run it: `homing serve` in a process of its own. `module` may name a variant."""
+
+    forked: ClassVar[bool] = False
+    """Whether nodes are forked where that is the same: for tests, of which many start some."""
 
     def __init__(
         self, node_id: str, redis: RedisProcess | None, broker: Reachable, *, module: str = "app.cli", **env: str
@@ -72,8 +77,20 @@ class NodeProcess(ServiceProcess):
         self._env |= env
 
     def _command(self) -> Sequence[str]:
-        settings = [f"{name}={value}" for name, value in self._env.items()]
-        return ["env", *settings, f"HOMING_API_PORT={self.port}", self.binary, "-m", self._module, "serve"]
+        return ["env", *(f"{name}={value}" for name, value in self._settings.items()), self.binary, *self._arguments]
+
+    @property
+    def _settings(self) -> Mapping[str, str]:
+        return {**self._env, "HOMING_API_PORT": str(self.port)}
+
+    @property
+    def _arguments(self) -> Sequence[str]:
+        return "-m", self._module, "serve"
+
+    def _launch(self, command: Sequence[str]) -> RunningProcess:
+        if self.forked and can_be_forked(self._arguments, self._settings):
+            return ForkedNode(environment(self._settings), self.folder, self.folder / "log")
+        return super()._launch(command)
 
     def _answers(self) -> bool:
         try:

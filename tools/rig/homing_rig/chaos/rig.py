@@ -195,7 +195,8 @@ async def rig_of(
                 port = proxies[name].port
             asks = {} if guard is None else guard.settings
             settings = _settings(form, options, port, broker, profiles) | asks
-            nodes[name] = NodeProcess(name, folder, _command(scenario, options, number), settings)
+            command = _command(scenario, options, number)
+            nodes[name] = NodeProcess(name, folder, command, settings, forked=options.forked)
             stack.push_async_callback(nodes[name].kill)
         await asyncio.gather(*(node.start() for node in nodes.values()))
         witness = Witness(broker.port)

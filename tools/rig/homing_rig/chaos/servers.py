@@ -6,11 +6,10 @@ import asyncio
 import os
 import shutil
 import signal
-from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import psutil  # type: ignore[import-untyped] # it comes without types
 
@@ -19,6 +18,7 @@ from homing_rig.chaos import stepped
 from homing_rig.chaos.broker_log import LOG_TYPES
 from homing_rig.chaos.options import ChaosError
 from homing_rig.chaos.stepped import SteppedClock
+from homing_rig.fork_server import ForkedNode, can_be_forked
 from homing_rig.ports import lasting_port
 from homing_rig.programs import (
     CONNECT_PACKET,
@@ -51,6 +51,36 @@ def require_faketime() -> None:
     """ConfigurationError when libfaketime is not installed."""
     if stepped.library() is None:
         raise ConfigurationError(stepped.MISSING)
+
+
+class Process(Protocol):
+    """The part of asyncio's Process that is used here."""
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code; None while it runs."""
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit code."""
+
+
+class _Forked:
+    """A node that was forked, as a Process."""
+
+    def __init__(self, node: ForkedNode) -> None:
+        self.pid: Final = node.pid
+        self._node = node
+
+    @property
+    def returncode(self) -> int | None:
+        return self._node.returncode
+
+    async def wait(self) -> int:
+        return await asyncio.to_thread(self._node.wait)
 
 
 class ServerProcess:
@@ -97,10 +127,7 @@ class ServerProcess:
                 return
             self.died += self._process is not None and not self._to_end
             self.frozen = self._to_end = False
-            with self.log.open("ab") as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    *self._command(), stdout=log, stderr=log, cwd=self.folder, env=self._environment()
-                )
+            self._process = await self._launch()
 
     async def until_ready(self, seconds: float) -> bool:
         """Wait until it serves; false when it ended, or does not within that time."""
@@ -141,6 +168,12 @@ class ServerProcess:
 
     def _environment(self) -> Mapping[str, str]:
         return environment({})
+
+    async def _launch(self) -> Process:
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *self._command(), stdout=log, stderr=log, cwd=self.folder, env=self._environment()
+            )
 
     def _alive(self) -> Process:
         if self._process is None:
@@ -234,10 +267,13 @@ class MosquittoProcess(ServerProcess):
 
 
 class NodeProcess(ServerProcess):
-    """A node as users run it: `homing serve` in a process of its own."""
+    """A node as users run it: `homing serve` in a process of its own. `forked`: see ChaosOptions."""
 
-    def __init__(self, name: str, folder: Path, command: Sequence[str], settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, folder: Path, command: Sequence[str], settings: Mapping[str, str], *, forked: bool = False
+    ) -> None:
         super().__init__(name, folder)
+        self._forked = forked
         self._serve = command
         self._settings = settings
 
@@ -255,6 +291,11 @@ class NodeProcess(ServerProcess):
 
     def _command(self) -> Sequence[str]:
         return self._serve
+
+    async def _launch(self) -> Process:
+        if self._forked and can_be_forked(self._serve[1:], self._settings):
+            return _Forked(await asyncio.to_thread(ForkedNode, self._environment(), self.folder, self.log))
+        return await super()._launch()
 
     def _environment(self) -> Mapping[str, str]:
         own = {"HOMING_NODE_ID": self.name, "HOMING_API_HOST": "127.0.0.1", "HOMING_API_PORT": str(self.port)}
