@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -83,10 +84,7 @@ def _serve(environment: Mapping[str, str], folder: Path, log: Path) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["homing", "serve"]
+    sys.argv = ["app.cli", "serve"]
     if environment.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
-
-    from app.cli import main
-
-    main()
+    runpy.run_module("app.cli", run_name="__main__", alter_sys=True)
