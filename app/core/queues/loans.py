@@ -24,6 +24,8 @@ WINDOW_IN_ORDER: Final = 4096
 """The same with an order by device: what waits behind a device counts as well."""
 WINDOW_UNASKED: Final = 128
 """The same while nobody takes."""
+NOTED_US: Final = 1_000_000
+"""When somebody takes is noted so often: a take that finds nothing changes nothing then."""
 UNASKED_US: Final = 60_000_000
 """After so long without a take nobody takes."""
 SUSPECTS: Final = 8

@@ -23,6 +23,7 @@ from app.core.queues.loans import (
     MOST_DUE,
     MOST_IN_GROUP,
     MOST_LOOKED_AT,
+    NOTED_US,
     SUSPECTS,
     Fed,
     LendingRules,
@@ -106,7 +107,8 @@ class QueueWindow:
     def take(self, now: Position, rules: LendingRules, wishes: Sequence[LoanWish], bury: Bury) -> list[Loan | None]:
         """Bring back what is due, then lend: a loan for each wish, or None."""
         self._return_due(now, rules, bury)
-        self._asked = now
+        if now - self._asked >= NOTED_US:
+            self._asked = now
         loans: list[Loan | None] = []
         looked = 0
         for wish in wishes:

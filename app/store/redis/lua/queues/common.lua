@@ -8,7 +8,7 @@
 -- Numbers of loans are instants of this Redis, bumped to be unique: one that forgot its last second gives none again.
 
 local GROUP, REFERENCE = 128, 12          -- as in app/core/queues/loans.py
-local LATELY, KNOWN, CONSUMERS = 1e7, 6e7, 256
+local LATELY, KNOWN, NOTED, CONSUMERS = 1e7, 6e7, 1e6, 256
 local DUE, LOOKED, SUSPECTS, DYING, LONGEST = 32, 512, 8, 10000, 4.32e10
 local FIELDS = {'life', 'fed', 'serial', 'size', 'lent', 'later', 'parked', 'done', 'retried', 'dead', 'expired', 'missed',
   'delivered', 'again', 'asked', 'holder', 'held_at', 'first', 'last'}
@@ -19,28 +19,69 @@ end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local window = {}
+local window, found = {}, {}
 for place, value in ipairs(redis.call('HMGET', KEYS[1], unpack(FIELDS))) do
-  window[FIELDS[place]] = value
+  local name = FIELDS[place]
+  if name == 'holder' then
+    value = value or ''
+  elseif name ~= 'life' then
+    value = tonumber(value) or 0
+  end
+  window[name], found[name] = value, value
 end
-local known = {}
-for _, name in ipairs(FIELDS) do
-  known[name] = window[name]
-  if name ~= 'life' and name ~= 'holder' then window[name] = tonumber(window[name]) or 0 end
+
+-- Key -> position that holds it and the positions that wait, '' for none: read for many references at once, and written
+-- when the script ends.
+local held, touched = {}, {}
+
+local function learn(references)
+  local keys = {}
+  for _, reference in ipairs(references) do
+    local key = string.sub(reference, 9, 12)
+    if not held[key] then
+      held[key] = ''
+      keys[#keys + 1] = key
+    end
+  end
+  if #keys == 0 then return end
+  for place, positions in ipairs(redis.call('HMGET', KEYS[6], unpack(keys))) do
+    held[keys[place]] = positions or ''
+  end
 end
-window.holder = window.holder or ''
+
+local function hold(key, positions)
+  held[key], touched[key] = positions, true
+end
+
+local function keep_held()
+  local set, gone = {}, {}
+  for key in pairs(touched) do
+    if held[key] == '' then
+      gone[#gone + 1] = key
+    else
+      set[#set + 1] = key
+      set[#set + 1] = held[key]
+    end
+  end
+  for start = 1, #set, 2 * GROUP do
+    redis.call('HSET', KEYS[6], unpack(set, start, math.min(start + 2 * GROUP - 1, #set)))
+  end
+  for start = 1, #gone, GROUP do
+    redis.call('HDEL', KEYS[6], unpack(gone, start, math.min(start + GROUP - 1, #gone)))
+  end
+end
 
 local function keep()
   local changed = {}
   for _, name in ipairs(FIELDS) do
     local value = window[name]
-    if type(value) == 'number' then value = text(value) end
-    if value ~= (known[name] or (name == 'holder' and '' or '0')) then
+    if value ~= found[name] then
       changed[#changed + 1] = name
-      changed[#changed + 1] = value
+      changed[#changed + 1] = type(value) == 'number' and text(value) or value
     end
   end
   if #changed > 0 then redis.call('HSET', KEYS[1], unpack(changed)) end
+  keep_held()
 end
 
 local function position(reference)
@@ -50,6 +91,14 @@ end
 local function next_number()
   window.serial = math.max(window.serial + 1, now)
   return window.serial
+end
+
+local function split(references)
+  local each = {}
+  for at = 1, #references, REFERENCE do
+    each[#each + 1] = string.sub(references, at, at + REFERENCE - 1)
+  end
+  return each
 end
 
 local function append(deliveries, references)
@@ -74,20 +123,22 @@ local function pop_first()
   return group
 end
 
--- It is in the window no more; what waited behind it is free.
-local function leave(reference, ordered, freed)
-  window.size = window.size - 1
+-- These are in the window no more; what waited behind them is free.
+local function leave(references, ordered, freed)
+  window.size = window.size - #references
   if not ordered then return end
-  local key = string.sub(reference, 9, 12)
-  local held = redis.call('HGET', KEYS[6], key)
-  if not held or string.sub(held, 1, 8) ~= string.sub(reference, 1, 8) then return end
-  if #held == 8 then
-    redis.call('HDEL', KEYS[6], key)
-    return
+  learn(references)
+  for _, reference in ipairs(references) do
+    local key = string.sub(reference, 9, 12)
+    local positions = held[key]
+    if string.sub(positions, 1, 8) == string.sub(reference, 1, 8) then
+      hold(key, string.sub(positions, 9))
+      if #positions > 8 then
+        window.parked = window.parked - 1
+        freed[#freed + 1] = string.sub(positions, 9, 16) .. key
+      end
+    end
   end
-  redis.call('HSET', KEYS[6], key, string.sub(held, 9))
-  window.parked = window.parked - 1
-  freed[#freed + 1] = string.sub(held, 9, 16) .. key
 end
 
 local function bury(queue, dead, deliveries, reason, consumer, reference)

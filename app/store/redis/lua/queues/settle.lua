@@ -42,23 +42,20 @@ local function settle(number, how, named, amount, reason)
     redis.call('ZADD', KEYS[4], text(math.min(now + amount, tonumber(number) + LONGEST)), 'l' .. number)
     return
   end
-  local back, tried = {}, deliveries + 1
+  local gone, back, tried = {}, {}, deliveries + 1
   for _, index in ipairs(indexes) do
     open[index] = false
     local reference = string.sub(references, index * REFERENCE + 1, (index + 1) * REFERENCE)
-    if how == 'release' then
-      back[#back + 1] = reference
-    elseif how == 'done' or how == 'expired' then
-      window[how] = window[how] + 1
-      if how == 'expired' then window.missed = window.missed + 1 end
-      leave(reference, ordered, freed)
-    elseif (how == 'dead' or most > 0 and tried >= most)
-      and bury(queue, dead, tried, reason ~= '' and reason or how, consumer, reference) then
-      leave(reference, ordered, freed)
+    if how == 'done' or how == 'expired' or ((how == 'dead' or how == 'retry' and most > 0 and tried >= most)
+      and bury(queue, dead, tried, reason ~= '' and reason or how, consumer, reference)) then
+      gone[#gone + 1] = reference
     else
       back[#back + 1] = reference
     end
   end
+  leave(gone, ordered, freed)
+  if how == 'done' or how == 'expired' then window[how] = window[how] + #gone end
+  if how == 'expired' then window.missed = window.missed + #gone end
   window.lent = window.lent - #indexes
   local left, any = {}, false
   for index = 0, #flags - 1 do

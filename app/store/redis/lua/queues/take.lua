@@ -40,7 +40,7 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(now), 'L
           window.lent = window.lent - 1
           local reference = string.sub(references, (index - 1) * REFERENCE + 1, index * REFERENCE)
           if most > 0 and deliveries >= most and bury(queue, dead, deliveries, 'deadline', consumer, reference) then
-            leave(reference, ordered, freed)
+            leave({reference}, ordered, freed)
           else
             kept[#kept + 1] = reference
           end
@@ -54,57 +54,68 @@ for place = #front, 1, -1 do
   put_first(front[place])
 end
 append(0, freed)
-window.asked = now
+if now - window.asked >= NOTED then window.asked = now end
+
+-- True if it is the first of its device; else it is parked.
+local function is_next(reference)
+  local key, place = string.sub(reference, 9, 12), string.sub(reference, 1, 8)
+  if not held[key] then learn({reference}) end
+  local positions = held[key]
+  if positions == '' then hold(key, place) end
+  if positions == '' or string.sub(positions, 1, 8) == place then return true end
+  hold(key, positions .. place)
+  window.parked = window.parked + 1
+  return false
+end
 
 local looked = 0
 local function lend(wish, consumer)
   local lately = math.max(1, redis.call('ZCOUNT', KEYS[7], '(' .. text(now - LATELY), '+inf'))
   local share = math.ceil((window.size - window.lent - window.later - window.parked) / lately)
   local cap = math.min(wish, GROUP, share)
-  local limit, deliveries, lent, loose = cap, 0, {}, {}
+  local limit, deliveries, count, lent, loose = cap, 0, 0, {}, {}
   for _ = 1, LOOKED do
-    local group = #lent < limit and looked < LOOKED and pop_first()
+    local group = count < limit and looked < LOOKED and pop_first()
     if not group then break end
     local tried = string.byte(group)
-    if #lent > 0 and tried ~= deliveries then
+    if count > 0 and tried ~= deliveries then
       put_first(group)
       break
     end
     deliveries = tried
     limit = tried == 0 and cap or math.min(cap, tried == 1 and SUSPECTS or 1)
+    local some = math.min(limit - count, LOOKED - looked, (#group - 1) / REFERENCE)
     local at = 2
+    if not ordered and ttl == 0 then  -- all of them may be lent
+      at = at + some * REFERENCE
+      looked, count = looked + some, count + some
+      lent[#lent + 1] = string.sub(group, 2, at - 1)
+    elseif ordered then
+      learn(split(string.sub(group, 2, 1 + some * REFERENCE)))
+    end
     for _ = looked + 1, LOOKED do
-      if at > #group or #lent >= limit then break end
+      if at > #group or count >= limit then break end
       local reference = string.sub(group, at, at + REFERENCE - 1)
       at = at + REFERENCE
       looked = looked + 1
       if ttl > 0 and position(reference) <= now - ttl then
         window.expired = window.expired + 1
-        leave(reference, ordered, loose)
-      elseif not ordered then
+        leave({reference}, ordered, loose)
+      elseif not ordered or is_next(reference) then
+        count = count + 1
         lent[#lent + 1] = reference
-      else
-        local key, place = string.sub(reference, 9, 12), string.sub(reference, 1, 8)
-        local held = redis.call('HGET', KEYS[6], key)
-        if not held then redis.call('HSET', KEYS[6], key, place) end
-        if not held or string.sub(held, 1, 8) == place then
-          lent[#lent + 1] = reference
-        else
-          redis.call('HSET', KEYS[6], key, held .. place)
-          window.parked = window.parked + 1
-        end
       end
     end
     if at <= #group then put_first(string.sub(group, 1, 1) .. string.sub(group, at)) end
   end
   append(0, loose)
-  if #lent == 0 then return '' end
+  if count == 0 then return '' end
   local number, references = text(next_number()), table.concat(lent)
-  redis.call('HSET', KEYS[3], number, cmsgpack.pack({deliveries, consumer, string.rep('1', #lent), references}))
+  redis.call('HSET', KEYS[3], number, cmsgpack.pack({deliveries, consumer, string.rep('1', count), references}))
   redis.call('ZADD', KEYS[4], text(now + loan), 'l' .. number)
-  window.lent = window.lent + #lent
-  window.delivered = window.delivered + #lent
-  if deliveries > 0 then window.again = window.again + #lent end
+  window.lent = window.lent + count
+  window.delivered = window.delivered + count
+  if deliveries > 0 then window.again = window.again + count end
   return {number, deliveries, text(now + loan), references}
 end
 
