@@ -134,7 +134,7 @@ class QueueFeeder:
         self._stale: set[str] = set()
         self._kicked = asyncio.Event()
         self._slow_at = 0.0
-        self._ready: set[str] = set()
+        self._ready: set[QueueSource] = set()
         self._gone: list[QueueSource] = []
 
     def changed(self) -> None:
@@ -170,7 +170,7 @@ class QueueFeeder:
             behind |= await self._feed_shard(shard, feed, now)
         if self._ready:
             ready, self._ready = self._ready, set()
-            await self._store.hint(sorted(ready))
+            await self._store.hint(ready)
         return behind
 
     async def _learn(self) -> None:
@@ -317,7 +317,7 @@ class QueueFeeder:
         start, window = self._start(source, at.queue), at.queue.options.rules.window
         found = await self._store.feed(source, start, at.fed, target, grouped(references), window)
         if found.fed == target and references:
-            self._ready.add(source.queue_id)
+            self._ready.add(source)
             self._counters["queues.fed"] += len(references)
         at.fed, at.size, at.asked = found
         return found.fed == end and at.room(end) > 0

@@ -20,6 +20,7 @@ from app.core.errors import (
 )
 from app.core.events.event import BEGINNING, Position
 from app.core.queues.exchanges import DeclaredExchange, Kind
+from app.core.queues.hints import ANY_QUEUE, QueueHint, hints_of
 from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, micros_of
 from app.core.queues.model import DeclaredQueue, QueueOptions, QueueRoute
 from app.events.plane import EventPlane
@@ -297,14 +298,14 @@ class QueuePlane:
     def _changed(self) -> None:
         for one in self._feeders:
             one.changed()
-        self._taker.wake("")
+        self._taker.wake(ANY_QUEUE)
 
-    def _heard(self, queue_id: str) -> None:
-        if not queue_id:
+    def _heard(self, hint: QueueHint) -> None:
+        if not hint.queue_id:
             self.book.doubt()
-        self._taker.wake(queue_id)
+        self._taker.wake(hint)
         for one in self._feeders:
-            one.kick(queue_id)
+            one.kick(hint.queue_id)
 
     def _check(self) -> None:
         if not self._open:
@@ -328,9 +329,12 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
     async def live() -> Sequence[str]:
         return [one.node_id for one in await kernel.cluster.nodes()]
 
-    def settled(queue_id: str) -> None:
+    def settled(queue: DeclaredQueue, source: QueueSource) -> None:
         for one in feeders:
-            one.kick(queue_id)
+            one.kick(queue.id)
+        if queue.options.rules.ordered:  # what waited behind a device is ready
+            for hint in hints_of([source]):
+                taker.wake(hint)
 
     book = QueueBook(engine.queues.declared, [one.name for one in events.plan.databases], kernel.adapters.new_ulid)
     sources, originals = QueueSources(events.plan, tenant_of), Originals(log)

@@ -27,9 +27,15 @@ class _Waiting(NamedTuple):
 
 
 class Settler:
-    """`settled` is told of which queue something was settled; there may be room again."""
+    """`settled` is told in which source something was settled; there may be room again."""
 
-    def __init__(self, store: QueueStore, settled: Callable[[str], None], random: Random, counters: Counters) -> None:
+    def __init__(
+        self,
+        store: QueueStore,
+        settled: Callable[[DeclaredQueue, QueueSource], None],
+        random: Random,
+        counters: Counters,
+    ) -> None:
         self._store = store
         self._settled = settled
         self._random = random
@@ -90,9 +96,9 @@ class Settler:
         for number, one in enumerate(together):
             if not one.answer.done():
                 one.answer.set_result(_part(one.said, over, doubles[number]))
-        self._settled(queue.id)
+        self._settled(queue, place[0])
         if any(one.how is SettleHow.RELEASE or one.amount == 0 for one in merged):
-            await self._store.hint([queue.id])
+            await self._store.hint([place[0]])
 
 
 def _merged(together: Sequence[_Waiting]) -> tuple[list[Settlement], list[set[tuple[int, int]]]]:

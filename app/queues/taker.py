@@ -1,6 +1,7 @@
 """Lends events to consumers of this node, and settles them: what many ask for at the same time goes as one call.
 
-A consumer that finds nothing waits here. Hints of the store wake it, and a look each second is the net.
+A consumer that finds nothing waits here. Hints of the store wake it, and a look each second is the net. A source that
+had nothing is not asked again before either: a queue has several, and most hints are about one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from app.core.clock import Clock
 from app.core.errors import CapacityError, QueueNotFoundError
 from app.core.events.event import Event, Position
+from app.core.queues.hints import QueueHint
 from app.core.queues.letters import read_letter
 from app.core.queues.loans import HELD, Loan, LoanToken, LoanWish, QueueSource, SettleHow, Settlement
 from app.core.queues.model import DeclaredQueue
@@ -73,6 +75,16 @@ class _TakerDesk:
         self.woken = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.first = 0
+        self.dry: set[QueueSource] = set()
+        """Sources that had not enough for all when they were asked last, and of which nobody has hinted since."""
+        self.look_at = 0.0
+        """When they are asked all the same, by the clock of the loop: what was lent comes back without a hint."""
+
+    def look(self, now: float) -> None:
+        """Forget which sources are dry once a second."""
+        if now >= self.look_at:
+            self.dry.clear()
+            self.look_at = now + LOOK_SECONDS
 
 
 class QueueTaker:
@@ -105,11 +117,12 @@ class QueueTaker:
         self._dismissed = False
         self._announced: dict[tuple[QueueSource, str], float] = {}
 
-    def wake(self, queue_id: str) -> None:
-        """Something may be ready in a queue; "": in any."""
-        for one in list(self._desks) if not queue_id else [queue_id]:
+    def wake(self, hint: QueueHint) -> None:
+        """Let those who wait look where something may be ready."""
+        for one in [hint.queue_id] if hint.queue_id else list(self._desks):
             desk = self._desks.get(one)
             if desk is not None:
+                desk.dry = {source for source in desk.dry if not hint.is_about(source)}
                 desk.woken.set()
 
     @property
@@ -174,6 +187,7 @@ class QueueTaker:
                 queue = self._by_id(queue_id)
                 if queue is None:
                     raise QueueNotFoundError("the queue was deleted")  # noqa: TRY301 - all that fails ends those who wait
+                desk.look(asyncio.get_running_loop().time())
                 asked, desk.askers = desk.askers, []
                 await self._ask(queue, desk, asked)
                 if desk.askers:
@@ -193,24 +207,26 @@ class QueueTaker:
     @staticmethod
     async def _pause(desk: _TakerDesk) -> None:
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout_at(desk.look_at):
                 await desk.woken.wait()
         except TimeoutError:
             return
 
     async def _ask(self, queue: DeclaredQueue, desk: _TakerDesk, asked: Sequence[_WaitingConsumer]) -> None:
-        """One look at all sources for all of them; who was lent nothing waits on."""
+        """One look at all sources that are not known to be dry, for all of them; who was lent nothing waits on."""
         waiting = [one for one in asked if not one.answer.done()]
         sources = self._sources.of(queue)
         if not queue.options.single:  # of a queue for one consumer, the first source decides who that is
             desk.first = (desk.first + 1) % len(sources)
-            sources = [*sources[desk.first :], *sources[: desk.first]]
+            sources = [one for one in (*sources[desk.first :], *sources[: desk.first]) if one not in desk.dry]
         try:
             for source in sources:
                 eager = [one for one in waiting if one.left > 0 or (queue.options.single and not one.refused)]
                 if not eager:
                     break
-                await self._lend(queue, source, eager)
+                desk.dry.add(source)  # a hint that comes meanwhile takes it off again
+                if await self._lend(queue, source, eager):
+                    desk.dry.discard(source)
         except BaseException as error:
             for one in waiting:
                 self._answer(queue, one, error if isinstance(error, Exception) else None)
@@ -230,7 +246,8 @@ class QueueTaker:
         else:
             asker.answer.set_exception(error)
 
-    async def _lend(self, queue: DeclaredQueue, source: QueueSource, askers: Sequence[_WaitingConsumer]) -> None:
+    async def _lend(self, queue: DeclaredQueue, source: QueueSource, askers: Sequence[_WaitingConsumer]) -> bool:
+        """Return whether each of them was lent something, so that there may be more."""
         wishes = [LoanWish(one.left, one.consumer, self._is_to_be_announced(source, one.consumer)) for one in askers]
         self._number += 1
         call = TakeCall(self._node_id, f"{self._calls}{self._number}")
@@ -241,6 +258,7 @@ class QueueTaker:
             elif loan is not None:
                 asker.lent.append((source, loan))
                 self._counters["queues.lent_again" if loan.deliveries else "queues.lent"] += len(loan.references)
+        return None not in loans
 
     def _is_to_be_announced(self, source: QueueSource, consumer: str) -> bool:
         now, known = self._clock.monotonic(), (source, consumer)

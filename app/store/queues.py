@@ -5,10 +5,11 @@ Each call is atomic. StoreUnavailableError when the engine does not answer. The 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from app.core.events.event import Position, Shard
+from app.core.queues.hints import QueueHint
 from app.core.queues.loans import (
     Dying,
     Fed,
@@ -93,8 +94,8 @@ class QueueStore(Protocol):
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         """Forget all about them."""
 
-    async def hint(self, queue_ids: Sequence[str]) -> None:
+    async def hint(self, sources: Iterable[QueueSource]) -> None:
         """Tell all nodes that something became ready in these. A hint may be lost."""
 
-    def hear(self, heard: Callable[[str], None]) -> None:
-        """Call this with the id of each queue of which somebody hints."""
+    def hear(self, heard: Callable[[QueueHint], None]) -> None:
+        """Call this with each hint that somebody gives."""

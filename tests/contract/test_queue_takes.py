@@ -15,7 +15,7 @@ from app.store.queues import TakeCall
 from app.store.redis.queues import RedisQueues
 from tests.services import RedisProcess
 
-SOURCE = QueueSource("01QUEUE", Shard("events", 0))
+SOURCE = QueueSource("01TAKES", Shard("events", 0))
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ async def of_queues(url: str) -> None:
     queues = RedisQueues(url, clock=SystemClock(), counters=Counter(), new_life=lambda: "00000001")
     source, rules = QueueSource("01QUEUE", Shard("events", 0)), LendingRules(ordered=True, max_deliveries=2)
     wishes, heard = [LoanWish(10, "one")], asyncio.Event()
-    queues.hear(lambda _queue_id: heard.set())
+    queues.hear(lambda _hint: heard.set())
     try:
         await queues.start()
         version = await queues.version()
@@ -174,7 +174,7 @@ async def of_queues(url: str) -> None:
         await queues.redrive(source, 5)
         await queues.seek(source, 0)
         await eventually(lambda: queues.hears)
-        await queues.hint([source.queue_id])
+        await queues.hint([source])
         await asyncio.wait_for(heard.wait(), PATIENCE)
     finally:
         await queues.close()

@@ -8,6 +8,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.events.event import Position, Shard
+from app.core.queues.hints import QueueHint, hints_of
 from app.core.queues.loans import (
     HELD,
     MOST_DYING,
@@ -64,7 +65,7 @@ class MemoryQueues:
         self.windows: Final[dict[QueueSource, QueueWindow]] = {}
         self.cemeteries: Final[defaultdict[Shard, Cemetery]] = defaultdict(Cemetery)
         self._calls: dict[tuple[QueueSource, str], tuple[str, list[Loan | None]]] = {}
-        self._heard: list[Callable[[str], None]] = []
+        self._heard: list[Callable[[QueueHint], None]] = []
 
     async def start(self) -> None:
         return
@@ -143,12 +144,12 @@ class MemoryQueues:
             self._changed(one)
             self.windows.pop(one, None)
 
-    async def hint(self, queue_ids: Sequence[str]) -> None:
-        for heard in self._heard:
-            for one in queue_ids:
+    async def hint(self, sources: Iterable[QueueSource]) -> None:
+        for one in hints_of(sources):
+            for heard in self._heard:
                 heard(one)
 
-    def hear(self, heard: Callable[[str], None]) -> None:
+    def hear(self, heard: Callable[[QueueHint], None]) -> None:
         self._heard.append(heard)
 
     def _begun(self, source: QueueSource) -> QueueWindow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -13,6 +13,7 @@ from app.core.clock import Clock
 from app.core.errors import UnavailableError
 from app.core.events.event import Position, Shard
 from app.core.queues import keys
+from app.core.queues.hints import QueueHint, hint_text, hints_of, read_hints
 from app.core.queues.loans import (
     CONSUMER_US,
     HELD,
@@ -76,7 +77,7 @@ class RedisQueues:
             terms=terms,
         )
         self._new_life = new_life
-        self._heard: list[Callable[[str], None]] = []
+        self._heard: list[Callable[[QueueHint], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -185,16 +186,16 @@ class RedisQueues:
         for one in sources:
             await self._calls.call("UNLINK", *keys.window(one), keys.consumers(one))
 
-    async def hint(self, queue_ids: Sequence[str]) -> None:
+    async def hint(self, sources: Iterable[QueueSource]) -> None:
         with suppress(UnavailableError):
-            await self._calls.call("PUBLISH", keys.HINTS, " ".join(queue_ids))
+            await self._calls.call("PUBLISH", keys.HINTS, hint_text(hints_of(sources)))
 
     @property
     def hears(self) -> bool:
         """True if hints arrive."""
         return self._listener.listening
 
-    def hear(self, heard: Callable[[str], None]) -> None:
+    def hear(self, heard: Callable[[QueueHint], None]) -> None:
         self._heard.append(heard)
 
     async def version(self) -> int:
@@ -217,8 +218,7 @@ class RedisQueues:
         return [*keys.window(source), keys.consumers(source), *keys.dying(source.shard)]
 
     def _hear(self, data: bytes) -> None:
-        """Nothing is a hint about all of them: some were lost."""
-        for one in data.decode(errors="replace").split(" "):
+        for one in read_hints(data.decode(errors="replace")):
             for heard in self._heard:
                 heard(one)
 

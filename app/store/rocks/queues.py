@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from app.core.clock import Clock
 from app.core.errors import StoreUnavailableError
 from app.core.events.event import Position, Shard
+from app.core.queues.hints import QueueHint, hints_of
 from app.core.queues.loans import (
     CONSUMER_US,
     Dying,
@@ -73,7 +74,7 @@ class RocksQueues:
         self._changed: dict[QueueSource | Shard, None] = {}
         self._asked: set[QueueSource] = set()
         self._last: asyncio.Future[None] | None = None
-        self._heard: list[Callable[[str], None]] = []
+        self._heard: list[Callable[[QueueHint], None]] = []
         self._load({})
 
     async def start(self) -> None:
@@ -133,12 +134,12 @@ class RocksQueues:
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         await self._step(lambda memory: memory.forget(sources))
 
-    async def hint(self, queue_ids: Sequence[str]) -> None:
-        for heard in self._heard:
-            for one in queue_ids:
+    async def hint(self, sources: Iterable[QueueSource]) -> None:
+        for one in hints_of(sources):
+            for heard in self._heard:
                 heard(one)
 
-    def hear(self, heard: Callable[[str], None]) -> None:
+    def hear(self, heard: Callable[[QueueHint], None]) -> None:
         self._heard.append(heard)
 
     async def version(self) -> int:

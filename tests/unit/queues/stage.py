@@ -83,7 +83,7 @@ class QueueStage:
             store=self.store,
             sources=self.sources,
             originals=Originals(self.log),
-            settler=Settler(self.store, lambda _: None, Random(1), self.counters),
+            settler=Settler(self.store, lambda *_: None, Random(1), self.counters),
             by_id=lambda _: self.queue,
             node_id="n2",
             new_secret=lambda: f"secret{next(self._calls)}",
