@@ -41,6 +41,6 @@ class Originals:
         for start in range(0, len(missing), MOST_PICKED):
             part = missing[start : start + MOST_PICKED]
             picked = await self._log.pick(shard, part)
-            self.keep(shard, list(picked.events.values()))
+            self.keep(shard, [*picked.events.values(), *picked.beside])
             found |= picked.events
         return [found.get(one) for one in positions]

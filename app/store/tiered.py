@@ -79,10 +79,10 @@ class TieredEventLog:
 
     async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
         """See Pickable."""
-        found, damaged, archived = await self._hot.pick(shard, positions)
+        found, damaged, archived, beside = await self._hot.pick(shard, positions)
         left = [one for one in positions if one <= archived and one not in found and one not in damaged]
         if not left:
-            return Picked(found, damaged)
+            return Picked(found, damaged, beside=beside)
         cold, gone = dict(found), set(damaged)
         for one in await self._hot.generations(shard.database):
             for file in one.files:
@@ -94,7 +94,7 @@ class TieredEventLog:
                     gone.update(there)
                 else:
                     cold.update((event.position, event) for event in events)
-        return Picked(cold, gone)
+        return Picked(cold, gone, beside=beside)
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
         """See EventLog."""

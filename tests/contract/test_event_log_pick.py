@@ -8,6 +8,8 @@ from app.core.errors import DatabaseNotFoundError
 from app.core.events.event import BEGINNING, END, Entry, Position, Shard
 from app.core.events.reading import MOST_PICKED
 from app.store.events import EventStore
+from app.store.redis.events.log import RedisEventLog
+from app.store.redis.events.scan import MOST_BESIDE
 from tests.contract.event_places import EventPlace
 
 SHARD = Shard("events", 2)
@@ -78,3 +80,17 @@ async def test_large_events_come_all_however_many_bytes_they_have(log: EventStor
 async def test_a_database_that_is_not_there_is_named(log: EventStore) -> None:
     with pytest.raises(DatabaseNotFoundError, match="'nowhere'; there are events, telemetry"):
         await log.pick(Shard("nowhere", 0), [1])
+
+
+async def test_what_is_beside_those_that_were_picked_is_not_among_them(log: EventStore) -> None:
+    places = await say(log, 0, 100)
+    for asked in (places[3:20], places[7:8]):
+        picked = await log.pick(SHARD, asked)
+        assert list(picked.events) == asked
+        around = {one.position: one for one in picked.beside}
+        assert set(around) <= set(places) - set(asked)
+        later = (await log.pick(SHARD, list(around))).events if around else {}
+        assert later == around, "they are the events of their positions"
+        if isinstance(log, RedisEventLog):
+            opened = 100 if MOST_BESIDE * len(asked) >= 100 else len(asked)
+            assert len(around) == opened - len(asked), "a block is opened as a whole where much of it is picked"

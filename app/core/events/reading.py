@@ -69,12 +69,14 @@ class Picked(NamedTuple):
     """Events by the positions that were asked for: all that are there.
 
     `damaged` are those that cannot be read any more. Of others up to `archived` nobody has looked for them in the cold
-    tier, as this node has none; 0: what is not here is gone, or never was.
+    tier, as this node has none; 0: what is not here is gone, or never was. `beside` are events that had to be read for
+    them, and that nobody has asked for.
     """
 
     events: Mapping[Position, Event]
     damaged: Collection[Position] = ()
     archived: Position = BEGINNING
+    beside: Sequence[Event] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which sources of a queue are asked while consumers wait: those of which somebody hints, and all once a second."""
+"""Consumers that wait: the sources of which somebody hints are asked for them, and all of them once a second."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -23,6 +24,8 @@ FIRST_FETCHED: Final = 8
 MOST_FETCHED: Final = 64
 MOST_FETCHED_BYTES: Final = 4 * 1024 * 1024
 """What a round trip brings, if blocks are as large as those of the last one."""
+MOST_BESIDE: Final = 16
+"""Events of a block that are opened, at most, for each one that is picked: whoever picks some soon picks the others."""
 SKIPPED: Final = 16
 """Events that are left out unopened and count as one that is looked at."""
 MOST_NAMED: Final = 10_000
@@ -62,6 +65,7 @@ class BlockReader:
         """See Pickable. The positions are in their order, each once."""
         found: dict[Position, Event] = {}
         damaged: set[Position] = set()
+        beside: list[Event] = []
         archived = BEGINNING
         names, wanted = [keys.state(shard), keys.cuts(shard)], frozenset(positions)
         while positions:
@@ -69,15 +73,18 @@ class BlockReader:
             archived, looked, blocks = int_of(keys.state(shard), reply[0]), int(reply[1]), reply[2]
             for first, identity, fields in blocks:
                 last = int(identity.partition(b"-")[0])
+                asked = bisect_right(positions, last) - bisect_left(positions, int(first))
                 try:
-                    events = unpack_block(fields[1], last, shard.number, _everything, wanted)
+                    opened = None if count_of(fields[1]) <= MOST_BESIDE * asked else wanted
+                    events = unpack_block(fields[1], last, shard.number, _everything, opened)
                 except DamagedEventsError as error:
                     self._failed(shard, last, error)
                     damaged.update(one for one in positions if int(first) <= one <= last)
                 else:
-                    found.update((event.position, event) for event in events)
+                    found.update((event.position, event) for event in events if event.position in wanted)
+                    beside += (event for event in events if event.position not in wanted)
             positions = positions[looked:]
-        return Picked(found, damaged, archived)
+        return Picked(found, damaged, archived, beside)
 
     async def _of_generation(self, scan: _Scan, number: int) -> Slice | None:
         """All of the reading, if it ends within this generation."""
