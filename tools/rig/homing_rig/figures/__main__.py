@@ -21,9 +21,11 @@ from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
 from homing_rig.figures.limits import limits
 from homing_rig.figures.logins import logins
 from homing_rig.figures.made_up import made_up
+from homing_rig.figures.many_queues import many as many_queues
 from homing_rig.figures.outage import outage
 from homing_rig.figures.primaries import channels, primaries
 from homing_rig.figures.profiles import profiles
+from homing_rig.figures.queue_peers import peers
 from homing_rig.figures.queues import queues
 from homing_rig.figures.small_box import small_box
 from homing_rig.figures.stream_kills import single
@@ -46,6 +48,8 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "tokens": tokens,
     "profiles": profiles,
     "queues": queues,
+    "queue-peers": peers,
+    "queue-many": many_queues,
     "redis-channels": channels,
     "redis-primaries": primaries,
     "client-rolling": rolling,

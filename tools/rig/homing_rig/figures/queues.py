@@ -70,19 +70,33 @@ class QueueBench:
 
     async def fill(self) -> None:
         """Put the events into the log, which all turns read."""
-        numbers = [{"topic": f"site/dock-{n % DEVICES}/event", "data": _data(n)} for n in range(self._events)]
+        numbers = [{"topic": f"site/dock-{n % DEVICES}/event", "data": data_of(n)} for n in range(self._events)]
         nodes = _around(self._cluster)
         for at in range(0, self._events, PAGE):
             await self._call("POST", f"{next(nodes)}/v1/events", numbers[at : at + PAGE])
 
-    async def rest(self) -> None:
-        """Measure what nodes and Redis spend when nothing is to be done; that is taken off."""
+    async def rest(self) -> tuple[float, float]:
+        """Measure what Redis and nodes spend when nothing is to be done, in s a second; that is taken off."""
         await asyncio.sleep(IDLE_SECONDS)
         before = await self._spent(self._redis)
         await asyncio.sleep(IDLE_SECONDS)
         after = await self._spent(self._redis)
         passed = after.at - before.at
         self._idle = ((after.redis - before.redis) / passed, (after.nodes - before.nodes) / passed)
+        return self._idle
+
+    async def memory(self) -> int:
+        """Return the bytes that Redis uses."""
+        return int((await self._redis.info("memory"))["used_memory"])
+
+    async def declare(self, name: str, topic: str, start: str) -> None:
+        """Declare a queue of what is on a topic."""
+        body = {"routes": [{"database": "events", "topic": topic}], "start": start}
+        await self._call("PUT", f"{self._cluster.nodes[0].url}/v1/queues/{name}", body)
+
+    async def delete(self, name: str) -> None:
+        """Delete a queue."""
+        await self._call("DELETE", f"{self._cluster.nodes[0].url}/v1/queues/{name}", None)
 
     async def turn(self, turns: QueueTurns, prefetch: int, *, ordered: bool) -> None:
         """Declare a queue of all events, and let ten consumers settle them."""
@@ -108,7 +122,7 @@ class QueueBench:
         turns.redis.append(spent[0] * 1e6 / self._events)
         turns.nodes.append(spent[1] * 1e6 / self._events)
         turns.rate.append(self._events / passed)
-        await self._call("DELETE", f"{url}/v1/queues/{name}", None)
+        await self.delete(name)
 
     async def _consume(self, url: str, queue: str, prefetch: int, settled: asyncio.Semaphore) -> None:
         async with self._http.ws_connect(f"{url}/v1/connect", max_msg_size=0) as wire:
@@ -134,7 +148,7 @@ class QueueBench:
             numbers = range(at, min(at + batch, self._events))
             topics = (f"site/dock-{number % DEVICES}/event" for number in numbers)
             await self._pipe(
-                ("XADD", STREAM, "*", "topic", topic, "data", _data(number))
+                ("XADD", STREAM, "*", "topic", topic, "data", data_of(number))
                 for number, topic in zip(numbers, topics, strict=True)
             )
         before = await self._spent(self._peer)
@@ -201,7 +215,8 @@ class QueueBench:
                 raise FigureError(f"{method} {url}: {await answer.text()}")
 
 
-def _data(number: int) -> str:
+def data_of(number: int) -> str:
+    """The data of an event."""
     return str(number).ljust(BYTES, "x")
 
 
