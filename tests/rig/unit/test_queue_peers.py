@@ -1,4 +1,4 @@
-"""What queues are compared with: a server that is not installed is named, and the others are measured."""
+"""Servers that queues are compared with: one that is not installed is named, and the others are measured."""
 
 from __future__ import annotations
 
