@@ -104,12 +104,12 @@ async def test_what_follows_a_connect_that_waits_is_read_when_it_is_accepted() -
 
 async def test_whoever_gives_up_while_its_connect_waits_is_forgotten() -> None:
     client = ByteClient()
-    for _ in range(2):
-        stream = MessageStream(client.broker, None)
+    first, second = MessageStream(client.broker, None), MessageStream(client.broker, None)
+    for stream in (first, second):
         stream.begin()
         stream.feed(encode(Connect(V5, "a"), V5))
-    stream.feed(PUBLISH)
-    stream.lost()
+    second.feed(PUBLISH)
+    second.lost()
     assert client.counters["broker.backed_off"] == 1
     assert client.counters["broker.taken_over"] == 1
     assert len(client.broker.connections) == 1
