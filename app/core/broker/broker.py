@@ -185,7 +185,6 @@ class Broker:
     def tick(self) -> None:
         """Do what is due: wills, ends of sessions, silent connections. Once a second is often enough."""
         now = self.now()
-        self.take_overs.tick()
         for connection in [*self.connections]:
             connection.check(now)
             connection.recheck()

@@ -47,15 +47,6 @@ class TakeOvers:
             del self._contests[next(iter(self._contests))]
         self._contests[client_id] = _Contest(times + 1, self._now())
 
-    def tick(self) -> None:
-        """Forget those that are over; the oldest are the first."""
-        since = self._now() - QUIET_SECONDS
-        while self._contests:
-            first = next(iter(self._contests))
-            if self._contests[first].last >= since:
-                return
-            del self._contests[first]
-
     def _times(self, client_id: str) -> int:
         found = self._contests.get(client_id)
         return found.times if found is not None and self._now() - found.last <= QUIET_SECONDS else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from itertools import count
 
@@ -16,6 +17,7 @@ from app.core.broker.encoder import encode
 from app.core.broker.packets import Connack, Connect, Disconnect, Packet, Pingreq, Pingresp, Publish
 from app.core.broker.wire import Framing
 from tests.unit.core.broker.peers import V3, V5, HandClock
+from tests.waiting import PATIENCE
 
 PUBLISH = encode(Publish("t", b"x" * 1000), V5)
 
@@ -100,6 +102,21 @@ async def test_what_follows_a_connect_that_waits_is_read_when_it_is_accepted() -
     assert client.counters["broker.backed_off"] == 2
     assert client.counters["broker.received"] == 6
     assert len(client.broker.connections) == 1
+
+
+async def test_whoever_says_much_while_its_connect_waits_is_not_read_until_then() -> None:
+    client = ByteClient()
+    first, second = MessageStream(client.broker, None), MessageStream(client.broker, None)
+    for stream in (first, second):
+        stream.begin()
+        stream.feed(encode(Connect(V5, "a"), V5))
+    large = encode(Publish("t", b"x" * client.broker.bounds.connect_bytes), V5)
+    second.feed(large)
+    reading = asyncio.ensure_future(second.readable())
+    await asyncio.sleep(0)
+    assert not reading.done()
+    await asyncio.wait_for(reading, PATIENCE)
+    assert client.counters["broker.received"] == 1, "it is larger than a CONNECT may be"
 
 
 async def test_whoever_gives_up_while_its_connect_waits_is_forgotten() -> None:

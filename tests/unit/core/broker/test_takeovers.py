@@ -106,3 +106,16 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         known.note(name)
     assert [known.wait(name) for name in "abc"] == [0, 0.1, 0.1]
+
+
+def test_a_take_over_long_ago_counts_for_nothing() -> None:
+    clock = HandClock()
+    known = TakeOvers(clock.monotonic)
+    known.note("a")
+    known.note("a")
+    clock.now += takeovers.QUIET_SECONDS
+    assert known.wait("a") == 0.2
+    clock.now += 0.5
+    assert known.wait("a") == 0
+    known.note("a")
+    assert known.wait("a") == takeovers.FIRST_WAIT
