@@ -38,6 +38,7 @@ from app.observed import Observed
 from app.observers.notes import Notes
 from app.plane import Plane
 from app.runtime.services import Service
+from app.store.engine import kind_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +268,7 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
             open_commands=home.open_commands,
             node_id=kernel.info.node_id,
             interval=kernel.interval,
+            shared=kind_of(kernel.settings.store.url).shared,
             counters=kernel.counters,
         ),
         repeater=_repeater(kernel, observed, way),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from app.cluster.adopter import Adopter, OnNodeDeath
-from app.cluster.canary import Canary
+from app.cluster.canary import CALM_SECONDS, EVERY_SECONDS, Canary
 from app.cluster.directory import NodeInfo
 from app.cluster.founder import Founder
 from app.command_plane import CommandPlane
@@ -65,6 +65,7 @@ def open_canary(kernel: Kernel) -> Canary:
         new_secret=kernel.adapters.new_secret,
         clock=kernel.clock,
         counters=kernel.counters,
+        every_seconds=CALM_SECONDS if kernel.settings.broker.listens else EVERY_SECONDS,
     )
     kernel.channel.resubscribed.add(canary.forget)
     kernel.channel.carried.add(canary.returned)

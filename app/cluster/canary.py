@@ -26,6 +26,8 @@ EVERY_SECONDS: Final = 0.5
 """How often a canary is sent through each subscription."""
 MOST_A_SECOND: Final = 20
 """With many subscriptions each has its turn less often."""
+CALM_SECONDS: Final = 2.0
+"""How often it is at a broker in this node, which writes each one to the disk: nothing is between the two."""
 PATIENCE_SECONDS: Final = 5.0
 """A canary that has not come back by then is lost."""
 MEMORY_SECONDS: Final = 10.0
@@ -60,6 +62,7 @@ class Canary:
         new_secret: Callable[[], str],
         clock: Clock,
         counters: Counters,
+        every_seconds: float = EVERY_SECONDS,
         most_carried: int = MOST_CARRIED,
     ) -> None:
         self._mqtt = mqtt
@@ -71,7 +74,9 @@ class Canary:
         self._clock = clock
         self._counters = counters
         self._most_carried = most_carried
-        self._interval = max(EVERY_SECONDS, len(self._topics) / MOST_A_SECOND)
+        turns = len(self._topics) / MOST_A_SECOND
+        self._interval = max(every_seconds, turns)
+        self._first_interval = max(EVERY_SECONDS, turns)
         self._flying: dict[str, _Flying] = {}
         self._unproven = set(self._topics)
         self._unmatched: set[str] = set()
@@ -121,7 +126,7 @@ class Canary:
         while True:
             await self._mqtt.wait_connected()
             self.look()
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self._first_interval if self._unproven else self._interval)
 
     def rest(self) -> None:
         """Send no more: this node is about to unsubscribe."""

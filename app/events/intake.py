@@ -80,6 +80,7 @@ class Intake:
         self._epoch: int | None = None
         self._handed_over = False
         self._waits_for_role = False
+        self._arrived = asyncio.Event()
 
     @property
     def subscriptions(self) -> Sequence[Subscription]:
@@ -139,7 +140,7 @@ class Intake:
             await self._presence.begin()
         mqtt = self._mqtt = self._open_mqtt()
         await mqtt.start(self.subscriptions, self._inbox.handle)
-        working = [asyncio.create_task(give_way(mqtt, self._counters), name="events pace")]
+        working = [asyncio.create_task(give_way(mqtt, self._counters, self._arrived), name="events pace")]
         if self._presence is not None:
             watching = self._presence.run(lambda: mqtt.connected, self._tell)
             working.append(asyncio.create_task(watching, name="presence"))
@@ -161,6 +162,7 @@ class Intake:
             self._drops.drop("events_full", topic=entry.topic)
 
     def _take(self, arrival: Arrival) -> None:
+        self._arrived.set()
         message = arrival.message
         if CANARY in message.topic:  # what nodes say to themselves
             arrival.settle()

@@ -113,10 +113,12 @@ class _Server(uvicorn.Server):
         self._dismiss_callers = dismiss_callers
         self._draining: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._exiting: Final = asyncio.Event()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig != signal.SIGTERM or self._draining is not None or not self.started or self._loop is None:
             super().handle_exit(sig, frame)
+            self._wake()
             return
         self._loop.call_soon_threadsafe(self._begin_to_drain, sig, frame)
 
@@ -126,6 +128,7 @@ class _Server(uvicorn.Server):
                 await self._drain()
             finally:
                 super(_Server, self).handle_exit(sig, frame)
+                self._exiting.set()
 
         if self._draining is None:
             self._draining = asyncio.get_running_loop().create_task(drain(), name="drain")
@@ -147,18 +150,28 @@ class _Server(uvicorn.Server):
                 access=_shown_access(self._settings.access),
             )
 
-    async def on_tick(self, counter: int) -> bool:
-        if counter % _TICKS == 0:
+    async def main_loop(self) -> None:
+        """Tick once a second until it is to exit. uvicorn looks ten times as often whether that is so."""
+        while not await self.on_tick(0):
             self._limiter.tick()
-        return await super().on_tick(counter)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._exiting.wait()
+
+    def stop(self) -> None:
+        """Begin to stop, also from the handler of a signal."""
+        self.should_exit = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._loop is None or self._loop.is_closed():
+            self._exiting.set()
+        else:
+            self._loop.call_soon_threadsafe(self._exiting.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._dismiss_callers()
         await super().shutdown(sockets)
-
-
-_TICKS: Final = round(TICK_SECONDS / 0.1)
-"""uvicorn ticks ten times a second."""
 
 
 class NodeServer:
@@ -197,7 +210,7 @@ class NodeServer:
 
     def stop(self) -> None:
         """Begin to stop; `serve` returns when done."""
-        self.uvicorn.should_exit = True
+        self.uvicorn.stop()
 
     async def been_ready(self) -> None:
         """Return when the node is ready with all that it depends on."""

@@ -26,7 +26,11 @@ SLICE: Final = 16
 
 
 class Sweeper:
-    """Visits all partitions once per interval, a slice at a time; those of this node's share before the others do."""
+    """Visits all partitions once per interval, a slice at a time; those of this node's share before the others do.
+
+    Where nodes share a store, a slice comes after each pause, as commands of all nodes wait behind it. A node with a
+    store of its own only lets others run between two slices, and wakes up once per interval.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class Sweeper:
         open_commands: OpenCommands,
         node_id: str,
         interval: float,
+        shared: bool,
         counters: Counters,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -44,6 +49,7 @@ class Sweeper:
         self._open_commands = open_commands
         self._node_id = node_id
         self._interval = interval
+        self._shared = shared
         self._counters = counters
         self._sleep = sleep
         self._live: tuple[str, ...] = ()
@@ -61,7 +67,7 @@ class Sweeper:
                 await self._sleep(self._interval)
 
     async def sweep(self) -> None:
-        """One round, with equal pauses, over the interval."""
+        """One round, which takes the interval."""
         live = tuple(node.node_id for node in await self._cluster.nodes())
         if live != self._live:
             self._live = live
@@ -72,8 +78,13 @@ class Sweeper:
             for partitions, grace in ((self._share, GRACE), (self._rest, COVER))
             for first in range(0, len(partitions), SLICE)
         ]
-        for partitions, grace in slices:
-            await self._sleep(self._interval / len(slices))
+        for number, (partitions, grace) in enumerate(slices):
+            await self._sleep(self._pause(number, len(slices)))
             for outcome in await self._store.sweep(partitions, self._node_id, grace):
                 self._counters["sweep.timed_out"] += 1
                 self._open_commands.ended(outcome)
+
+    def _pause(self, number: int, slices: int) -> float:
+        if self._shared:
+            return self._interval / slices
+        return 0 if number else self._interval

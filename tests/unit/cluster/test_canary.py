@@ -7,7 +7,14 @@ from itertools import count
 
 import pytest
 
-from app.cluster.canary import EVERY_SECONDS, EXCUSED_SECONDS, MEMORY_SECONDS, PATIENCE_SECONDS, Canary
+from app.cluster.canary import (
+    CALM_SECONDS,
+    EVERY_SECONDS,
+    EXCUSED_SECONDS,
+    MEMORY_SECONDS,
+    PATIENCE_SECONDS,
+    Canary,
+)
 from app.cluster.local import LocalCluster
 from app.core.errors import BrokerUnavailableError, PublishRefusedError, StoreUnavailableError
 from app.core.messages import Publication, Receipt
@@ -70,7 +77,7 @@ MOST_CARRIED = 2
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, every: float = EVERY_SECONDS) -> None:
         self.clock = ManualClock()
         self.broker = Broker()
         self.cluster = Mesh()
@@ -86,6 +93,7 @@ class Rig:
             new_secret=lambda: f"secret{next(secrets)}",
             clock=self.clock,
             counters=self.counters,
+            every_seconds=every,
             most_carried=MOST_CARRIED,
         )
 
@@ -121,6 +129,28 @@ async def test_a_node_is_well_when_one_canary_has_come_back_through_each_subscri
     await rig.rounds(1, each)
     assert rig.canary.health == "ok"
     assert (rig.counters["canary.sent"], rig.counters["canary.returned"]) == (4, 3)
+
+
+@pytest.mark.parametrize("every", [EVERY_SECONDS, CALM_SECONDS])
+async def test_rounds_are_close_until_one_has_come_back_through_each_subscription(
+    every: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(every)
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            for one in TOPICS:
+                secret = next(sent.payload for sent in rig.broker.taken if sent.topic == one)
+                rig.canary.arrived(secret)
+        if len(pauses) == 4:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr("app.cluster.canary.asyncio.sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await rig.canary.run()
+    assert pauses == [EVERY_SECONDS, EVERY_SECONDS, every, every]
 
 
 async def test_canaries_that_do_not_come_back_are_counted_and_named() -> None:

@@ -28,11 +28,18 @@ def listener() -> Iterator[socket.socket]:
         yield one
 
 
+@pytest.fixture
+def no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that stops has been told to, as no tick comes that would look."""
+    monkeypatch.setattr("app.server.run.TICK_SECONDS", 3600)
+
+
 def settings(**more: Any) -> Settings:
     """A node that never finds its broker, and serves nevertheless."""
     return load_settings(mqtt={"url": "mqtt://127.0.0.1:1"}, cluster={"drain_delay": "0s"}, **more)
 
 
+@pytest.mark.usefixtures("no_tick")
 async def test_a_part_that_fails_stops_the_server_which_says_why(listener: socket.socket) -> None:
     server = NodeServer(settings(), listener)
     serving = asyncio.create_task(server.serve())
@@ -44,18 +51,20 @@ async def test_a_part_that_fails_stops_the_server_which_says_why(listener: socke
         await serving
 
 
-async def test_a_signal_stops_it_without_a_failure(listener: socket.socket) -> None:
+@pytest.mark.usefixtures("no_tick")
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_it_without_a_failure(listener: socket.socket, sent: signal.Signals) -> None:
     again = []
-    before = signal.signal(signal.SIGTERM, lambda number, _frame: again.append(number))
+    before = signal.signal(sent, lambda number, _frame: again.append(number))
     try:
         server = NodeServer(settings(), listener)
         serving = asyncio.create_task(server.serve())
         await asyncio.to_thread(wait_until, lambda: server.uvicorn.started, 5.0)
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(sent)
         await serving
     finally:
-        signal.signal(signal.SIGTERM, before)
-    assert again == [signal.SIGTERM]
+        signal.signal(sent, before)
+    assert again == [sent]
 
 
 def test_a_port_that_is_taken_is_a_wrong_setting(listener: socket.socket) -> None:

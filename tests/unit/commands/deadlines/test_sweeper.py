@@ -42,6 +42,7 @@ def sweeper_of(
     *,
     store: CommandWriter | None = None,
     sleep: Callable[[float], Awaitable[None]] = at_once,
+    shared: bool = True,
 ) -> Sweeper:
     return Sweeper(
         store=store or assembly.store,
@@ -49,6 +50,7 @@ def sweeper_of(
         open_commands=assembly.members[0].open_commands,
         node_id=node_id,
         interval=1,
+        shared=shared,
         counters=Counter(),
         sleep=sleep,
     )
@@ -128,3 +130,18 @@ async def test_a_round_is_spread_over_the_interval_so_that_no_command_waits_behi
     assert visited[: len(share)] == share
     assert len(pauses) == len(store.asked)
     assert sum(pauses) == pytest.approx(1.0)
+
+
+async def test_a_node_with_a_store_of_its_own_wakes_up_once_per_round() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    store, cluster = Recording(), LocalCluster(new_charter())
+    await cluster.join(NodeInfo("n1", "i", "c", 0))
+    await sweeper_of(await assemble(), cluster, "n1", store=store, sleep=sleep, shared=False).sweep()
+    assert sorted(partition for partitions in store.asked for partition in partitions) == list(range(256))
+    assert max(map(len, store.asked)) <= SLICE
+    assert [pause for pause in pauses if pause] == [1]
+    assert len(pauses) == len(store.asked), "others run between two slices"
