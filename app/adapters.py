@@ -19,7 +19,8 @@ from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid, n
 from app.runtime.telemetry import Counters
 from app.settings import Settings
 from app.store.directory import AccessDirectory
-from app.store.engine import Engine, EventEngine, Folders, open_directory, open_engine, open_events
+from app.store.engine import Engine, EventEngine, open_directory, open_engine, open_events
+from app.store.folders import Folders
 from app.store.session_engine import open_sessions
 from app.store.sessions import SessionStore
 
@@ -27,7 +28,8 @@ from app.store.sessions import SessionStore
 def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[BaseException], None]) -> Adapters:
     """The adapters that the settings name."""
     terms = settings.redis.terms()
-    clock, store_measures, wake_key, folders = SystemClock(), StoreMeasures(), new_wake_key(), Folders()
+    clock, store_measures, wake_key = SystemClock(), StoreMeasures(), new_wake_key()
+    folders = Folders(settings.store.tables_bytes)
     engine = open_engine(
         settings.store.url,
         clock=clock,

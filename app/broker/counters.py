@@ -42,6 +42,7 @@ COUNTERS: Final = CounterTable(
         *("broker.refused.connection_rate_exceeded", "broker.refused.too_many_of_peer"),
         *("broker.refused.bad_user_name_or_password", "broker.refused.not_authorized"),
         *("broker.refused.not_read", "broker.refused.protocol_error", "broker.refused.server_busy"),
+        "broker.refused.quota_exceeded",
         *("broker.refused.tls_handshake", "broker.refused.unfinished_packet"),
     ),
 )

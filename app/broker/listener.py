@@ -21,6 +21,7 @@ from app.core.broker.figures import BrokerFigures
 from app.core.errors import UnavailableError
 from app.core.peers import peer_of
 from app.runtime.sockets import BACKLOG
+from app.runtime.system import resident_bytes
 
 LINGER_SECONDS: Final = 5.0
 """How long a client may take to read the last of a connection that the broker ends."""
@@ -49,10 +50,15 @@ class BrokerListener:
         sockets: Sequence[BrokerSocket],
         keeper: SessionKeeper | None = None,
         name_peer: Callable[[str], str] = limited_peer,
+        memory: Callable[[], int] = resident_bytes,
     ) -> None:
-        """`name_peer` gives the peer that an address counts for, or nothing where there are no limits."""
+        """`name_peer` gives the peer that an address counts for, or nothing where there are no limits.
+
+        `memory` says how many bytes the process has.
+        """
         self._broker = broker
         self._name_peer = name_peer
+        self._memory = memory
         self._figures = BrokerFigures(broker, f"homing {__version__}")
         self._keeper = keeper
         self._sockets = sockets
@@ -73,6 +79,7 @@ class BrokerListener:
             for task in self._accepting:
                 if task.done():
                     task.result()  # never: it only ends by a mistake
+            self._weigh()
             self._broker.tick()
             self._figures.tick()
             await self._refresh()
@@ -110,6 +117,13 @@ class BrokerListener:
         host, port = one.listener.getsockname()[:2]
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         structlog.get_logger().info("broker_listens", address=address, tls=one.certificate is not None)
+
+    def _weigh(self) -> None:
+        most = self._broker.bounds.process_bytes
+        full = bool(most) and self._memory() > most
+        if full and not self._broker.out_of_memory:
+            structlog.get_logger().warning("broker_out_of_memory", allowed=most)
+        self._broker.out_of_memory = full
 
     async def _refresh(self) -> None:
         for one in self._sockets:

@@ -36,6 +36,7 @@ from app.settings.fields import (
 )
 from app.settings.outbound import ReplySettings, WebhooksSettings
 from app.settings.store import RedisSettings, StoreSettings
+from app.settings.up import UpSettings
 
 __all__ = [
     "PREFIX",
@@ -294,6 +295,7 @@ class Settings(BaseSettings):
     timeouts: TimeoutsSettings = TimeoutsSettings()
     tracing: TracingSettings = TracingSettings()
     webhooks: WebhooksSettings = WebhooksSettings()
+    up: UpSettings = UpSettings()
 
     @model_validator(mode="after")
     def _tokens_need_rules(self) -> Self:

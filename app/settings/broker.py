@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from app.core.addresses import check_broker_url
+from app.core.sizes import MIB
 from app.settings.fields import OptionalFile, SettingsGroup
 
 
@@ -29,6 +30,14 @@ class BrokerSettings(SettingsGroup):
     """The maximum number of connections of MQTT clients from one IPv4 address or IPv6 network (/64)."""
     max_connects_per_peer: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """The maximum number of CONNECT packets from one of these in a second."""
+
+    max_waiting_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = 128 * MIB
+    """The maximum size of all messages that wait for clients or are on the way to them."""
+    max_retained_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = 64 * MIB
+    """The maximum size of all retained messages."""
+
+    max_process_bytes: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """The memory that the whole process may take before no new session begins. 0 has no bound."""
 
     @property
     def listens(self) -> bool:

@@ -12,6 +12,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from app.core.addresses import MQTT_PORTS, engine_kind, split_address
 from app.core.errors import ConfigurationError
+from app.core.memory import MemoryShares
+from app.core.sizes import parse_size
 from app.settings import Settings, load_settings
 
 STORE: Final = "store"
@@ -71,12 +73,22 @@ class _FolderSource(PydanticBaseSettingsSource):
 def implied(folder: Path, said: Mapping[str, Any], *, authenticate: bool) -> dict[str, Any]:
     """The settings that a folder implies beside those that were said; ConfigurationError when these contradict it."""
     _check_store(_said(said, "store", "url"))
+    shares = _shares(_said(said, "up", "memory"))
     store = f"rocks://{quote(str(folder / STORE))}"
     broker = _said(said, "broker", "url") or BROKER_URL
     return {
-        "store": {"url": store},
+        "store": {"url": store, "tables_bytes": shares.tables_bytes},
         "events": {"url": store},
-        "broker": {"url": broker, **({"tls_url": BROKER_TLS_URL} if _said(said, "broker", "cert_file") else {})},
+        "broker": {
+            "url": broker,
+            **({"tls_url": BROKER_TLS_URL} if _said(said, "broker", "cert_file") else {}),
+            "max_connections": shares.broker_connections,
+            "max_waiting_bytes": shares.waiting_bytes,
+            "max_retained_bytes": shares.retained_bytes,
+            "max_process_bytes": shares.process_bytes,
+        },
+        "command": {"max_pending": shares.open_commands, "max_waiters": shares.waiters},
+        "api": {"max_connections": shares.api_connections},
         "mqtt": {"url": _own_client(broker, _said(said, "mqtt", "url"))},
         "access": _access(folder, said, authenticate=authenticate),
         "webhooks": _webhooks(folder, said),
@@ -86,6 +98,13 @@ def implied(folder: Path, said: Mapping[str, Any], *, authenticate: bool) -> dic
 def _said(said: Mapping[str, Any], group: str, name: str) -> str:
     found = said.get(group)
     return str(found.get(name) or "") if isinstance(found, Mapping) else ""
+
+
+def _shares(memory: str) -> MemoryShares:
+    try:
+        return MemoryShares.of(parse_size(memory)) if memory else MemoryShares()
+    except ValueError:
+        return MemoryShares()  # the settings say what is wrong with it
 
 
 def _check_store(url: str) -> None:

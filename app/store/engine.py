@@ -26,6 +26,7 @@ from app.store.archive import Archive, ArchiveFacts
 from app.store.declared import Declared
 from app.store.directory import AccessDirectory
 from app.store.events import EventStore
+from app.store.folders import Folders
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.events import MemoryEventLog
 from app.store.memory.queues import MemoryDeclared, MemoryQueues
@@ -51,27 +52,6 @@ class Engine:
     """Who the one node is that uses the store, where the store knows."""
     sessions: SessionStore | None = None
     """What keeps the sessions of a broker in that node, where the store does."""
-
-
-class Folders:
-    """RocksDB folders, so that planes with one URL share one."""
-
-    def __init__(self) -> None:
-        self._folders: dict[Path, RocksFolder] = {}
-
-    def of(self, path: Path, setting: str, make: Callable[[], RocksFolder]) -> RocksFolder:
-        """The folder, made by the first who asks; ConfigurationError where its library is missing."""
-        known = self._folders.get(path.absolute())
-        if known is not None:
-            return known
-        try:
-            return self._folders.setdefault(path.absolute(), make())
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                f"{setting}: {error.name} is not installed; rocks:// needs the extra homing[embedded]"
-            ) from None
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{setting}: {error}") from None
 
 
 def kind_of(url: str) -> EngineKind:
@@ -136,7 +116,7 @@ def _rocks_engine(
         from app.store.rocks.folder import COMMANDS, RocksFolder  # noqa: PLC0415 - an extra
         from app.store.rocks.layout import identity_of  # noqa: PLC0415 - likewise
 
-        return RocksFolder(path, COMMANDS, identity=identity_of(path, new_secret))
+        return RocksFolder(path, COMMANDS, identity=identity_of(path, new_secret), tables_bytes=folders.tables_bytes)
 
     folder = folders.of(path, "HOMING_STORE_URL", new)
     from app.store.rocks.commands import RocksStateStore  # noqa: PLC0415 - an extra, and it is there
@@ -386,7 +366,7 @@ def _rocks(path: Path, folders: Folders, clock: Clock, drops: BurstLog, new_secr
     def new() -> RocksFolder:
         from app.store.rocks.folder import RocksFolder  # noqa: PLC0415 - an extra
 
-        return RocksFolder(path)
+        return RocksFolder(path, tables_bytes=folders.tables_bytes)
 
     folder = folders.of(path, "HOMING_EVENTS_URL", new)
     from app.store.rocks.events import RocksEventLog  # noqa: PLC0415 - an extra, and it is there

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from app.core.broker.bounds import BrokerBounds
 from app.core.errors import ConfigurationError
+from app.core.sizes import MIB
 from app.settings import Settings
 from app.settings.one_folder import ADMIN_KEY, WEBHOOKS_KEY, settings_of_folder
 from app.store.engine import folder_of
+from tests.pages import ROOT
 
 
 def settings(folder: Path, *, authenticate: bool = True, **overrides: object) -> Settings:
     return settings_of_folder(folder, authenticate=authenticate, _env_file=None, **overrides)
+
+
+def bounds_of(found: Settings) -> list[int]:
+    return [
+        found.broker.max_connections,
+        found.broker.max_waiting_bytes,
+        found.broker.max_retained_bytes,
+        found.store.tables_bytes,
+        found.command.max_pending,
+        found.command.max_waiters,
+        found.api.max_connections,
+    ]
 
 
 def test_everything_is_in_the_folder(tmp_path: Path) -> None:
@@ -97,3 +113,61 @@ def test_contradictions_get_a_sentence(
 def test_the_same_broker_may_be_named_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOMING_MQTT_URL", "mqtt://127.0.0.1")
     assert settings(tmp_path).mqtt.url == "mqtt://127.0.0.1"
+
+
+@pytest.mark.parametrize("memory", ["", "512MiB"])
+def test_bounds_of_the_usual_memory_are_those_of_every_node(memory: str, tmp_path: Path) -> None:
+    found = settings(tmp_path, up={"memory": memory} if memory else {})
+    usual = Settings(_env_file=None)
+    assert found.up.memory == 512 * MIB
+    assert bounds_of(found) == bounds_of(usual)
+    assert (usual.broker.max_waiting_bytes, usual.broker.max_retained_bytes) == (
+        BrokerBounds().waiting_bytes,
+        BrokerBounds().retained_bytes,
+    )
+
+
+def test_bounds_follow_from_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOMING_UP_MEMORY", "336MiB")
+    assert bounds_of(settings(tmp_path)) == [2_500, 64 * MIB, 32 * MIB, 24 * MIB, 10_000, 2_500, 5_000]
+    monkeypatch.setenv("HOMING_UP_MEMORY", "64GiB")
+    assert settings(tmp_path).api.max_connections == 1_000_000, "which is the most that a node may have"
+
+
+def test_a_bound_that_is_set_does_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOMING_UP_MEMORY", "256MiB")
+    monkeypatch.setenv("HOMING_BROKER_MAX_CONNECTIONS", "4000")
+    found = settings(tmp_path)
+    assert found.broker.max_connections == 4_000
+    assert found.broker.max_waiting_bytes < 40 * MIB
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        ("128MiB", "128MiB are too few: a node takes 160MiB before it keeps anything; allowed: 192MiB and more"),
+        ("512", "'512' is not a size; allowed: a whole number and a unit out of MiB and GiB, such as 256MiB or 2GiB"),
+        ("0.5GiB", "'0.5GiB' is not a size"),
+    ],
+)
+def test_memory_that_is_none_or_too_little_is_refused(
+    memory: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOMING_UP_MEMORY", memory)
+    with pytest.raises(ConfigurationError) as refused:
+        settings(tmp_path)
+    assert str(refused.value).startswith(f"HOMING_UP_MEMORY: {said}")
+
+
+def test_the_page_has_the_bounds_that_follow(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "operations" / "small-box.md").read_text(encoding="utf-8")
+    head, _, *rows = page.partition("| setting | 192MiB")[2].partition("\n\n")[0].splitlines()
+    for column, size in enumerate(["192MiB", *(one.strip() for one in head.strip("| ").split("|"))], start=1):
+        found = settings(tmp_path, up={"memory": size})
+        for row in rows:
+            cells = [cell.strip() for cell in row.strip("| ").split("|")]
+            group, name = re.findall("HOMING_([A-Z]+)_([A-Z_]+)", cells[0])[0]
+            value = getattr(getattr(found, group.lower()), name.lower())
+            said = f"{value / MIB:.1f}".removesuffix(".0") + " MiB" if name.endswith("BYTES") else f"{value:,}"
+            assert cells[column] == said, f"{cells[0]} of {size}"
+    assert len(rows) == len(bounds_of(settings(tmp_path))) + 1

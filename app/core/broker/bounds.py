@@ -41,6 +41,8 @@ class BrokerBounds:
     """Bytes of all messages that wait for sessions or are on the way, each counted once."""
     retained: int = 50_000
     retained_bytes: int = 67_108_864
+    process_bytes: int = 0
+    """What the whole process may take in memory before no new session begins; 0 has no bound."""
     aliases: int = 64
     """Topic aliases of one client."""
     given_aliases: int = 16

@@ -54,6 +54,8 @@ class Broker:
         """Connections that the broker will open if their handshake succeeds."""
         self.unavailable = False
         """True while no CONNECT is accepted, as what is kept cannot be written."""
+        self.out_of_memory = False
+        """True while no new session begins, as the process takes as much memory as it may."""
         self._clock: Final = clock
         self._room = WaitingRoom(bounds.waiting_bytes)
         self._stopping = False
@@ -62,6 +64,11 @@ class Broker:
     def taken(self) -> int:
         """Connections that count against their bound."""
         return len(self.connections) + self.arriving
+
+    @property
+    def has_room(self) -> bool:
+        """True if one more session may begin."""
+        return len(self.sessions) < self.bounds.sessions and not self.out_of_memory
 
     @property
     def waiting_bytes(self) -> int:

@@ -253,8 +253,8 @@ class BrokerConnection:
     def _begin(self, pending: PendingConnect) -> None:
         broker, packet, client_id, granted = self._broker, pending.connect, pending.client_id, pending.granted
         self._check_owner(client_id, pending.permit)
-        if client_id not in broker.sessions and len(broker.sessions) >= broker.bounds.sessions:
-            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions as it may have")
+        if client_id not in broker.sessions and not broker.has_room:
+            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions, or memory, as it may have")
         broker.take_over(client_id)
         session, present = broker.session_for(packet, client_id)
         session.admit(pending.permit)

@@ -15,6 +15,7 @@ import structlog
 from rocksdict import BlockBasedOptions, Cache, Checkpoint, DBCompressionType, Options, Rdict, WriteBatch
 
 from app.core.errors import ConfigurationError, HomingError, StoreUnavailableError
+from app.core.memory import TABLES_BYTES
 from app.store.rocks.checkpoints import CheckpointServer
 from app.store.rocks.groups import GroupCommit
 from app.store.rocks.layout import FolderLock, begin_layout
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from app.runtime.telemetry import Fill
 
 MEMTABLE_BYTES: Final = 16 * 1024 * 1024
-MEMTABLES_BYTES: Final = 32 * 1024 * 1024
-"""Of all tables in memory together; when they are larger, the largest one is written out."""
-CACHE: Final = Cache(16 * 1024 * 1024)
+MEMTABLES_SHARE: Final = 2 / 3
+"""Of the memory of a folder: when all tables in memory are larger together, the largest one is written out."""
+CACHE: Final = Cache(TABLES_BYTES // 3)
 """For the blocks of all tables; each would have one of its own."""
 WAL_BYTES: Final = 128 * 1024 * 1024
 """When the log in front of the tables is larger, the oldest tables in memory are written out."""
@@ -74,14 +75,14 @@ EVENTS: Final = FolderUse()
 COMMANDS: Final = FolderUse("HOMING_STORE_URL", "the store")
 
 
-def options() -> Options:
-    """Return how tables are written."""
+def options(tables_bytes: int = TABLES_BYTES) -> Options:
+    """Return how tables are written, and what all of a database may take in memory."""
     made = Options(raw_mode=True)
     made.create_if_missing(True)
     made.create_missing_column_families(True)
     made.set_compression_type(DBCompressionType.zstd())
     made.set_write_buffer_size(MEMTABLE_BYTES)
-    made.set_db_write_buffer_size(MEMTABLES_BYTES)
+    made.set_db_write_buffer_size(round(tables_bytes * MEMTABLES_SHARE))
     blocks = BlockBasedOptions()
     blocks.set_block_cache(CACHE)
     made.set_block_based_table_factory(blocks)
@@ -110,8 +111,10 @@ class RocksFolder:
         use: FolderUse = EVENTS,
         flush: Callable[[Rdict], None] | None = None,
         identity: NodeIdentity | None = None,
+        tables_bytes: int = TABLES_BYTES,
     ) -> None:
         self.path: Final = path
+        self._tables_bytes: Final = tables_bytes
         self.identity: Final = identity
         self._use: Final = use
         self._flush = flush or _sync
@@ -252,7 +255,9 @@ class RocksFolder:
         except ConfigurationError as error:
             raise ConfigurationError(f"{self._use.setting}: {error}") from None
         families = Rdict.list_cf(str(self.path), options()) if (self.path / "CURRENT").exists() else ["default"]
-        self._database = Rdict(str(self.path), options(), dict.fromkeys(set(families) - {"default"}, options()))
+        CACHE.set_capacity(self._tables_bytes // 3)
+        tables = dict.fromkeys(set(families) - {"default"}, options())
+        self._database = Rdict(str(self.path), options(self._tables_bytes), tables)
         return families
 
     def _write_out(self) -> None:

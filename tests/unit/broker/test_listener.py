@@ -15,6 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 
 from app.broker.listener import limited_peer
+from app.broker.stream import MessageStream
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import ProtocolVersion, ReasonCode
 from app.core.broker.decoder import decode
@@ -22,8 +23,10 @@ from app.core.broker.encoder import encode
 from app.core.broker.packets import Connack, Connect, Disconnect, FilterOptions, Pingreq, Publish, Subscribe
 from app.core.broker.wire import Framing
 from app.core.peers import peer_of
+from app.runtime.system import resident_bytes
 from tests.broker import RunningBroker, running_broker
 from tests.services import find_binary
+from tests.unit.core.broker.peers import properties
 from tests.waiting import PATIENCE, eventually
 
 V3, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
@@ -289,3 +292,33 @@ async def test_connections_of_one_address_are_bounded() -> None:
         writer.write(CONNECT)
         assert (await reader.read(1))[0] >> 4 == 2
         writer.close()
+
+
+async def test_no_session_begins_while_the_process_has_all_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.broker.listener.TICK_SECONDS", 0.01)
+    resident = 100
+    async with running_broker(BrokerBounds(process_bytes=100), memory=lambda: resident) as one:
+
+        async def answer(client_id: str) -> ReasonCode:
+            stream = MessageStream(one.broker, None)
+            stream.begin()
+            stream.feed(encode(Connect(V5, client_id, properties=properties(SESSION_EXPIRY_INTERVAL=60)), V5))
+            ((first, body),) = Framing().feed(await stream.outgoing())
+            stream.lost()
+            said = decode(first, body, V5)
+            assert isinstance(said, Connack)
+            return said.reason
+
+        assert await answer("a") is ReasonCode.SUCCESS
+        resident = 101
+        await eventually(lambda: one.broker.out_of_memory)
+        assert await answer("a") is ReasonCode.SUCCESS, "it is there already"
+        assert await answer("b") is ReasonCode.QUOTA_EXCEEDED
+        assert one.counters["broker.refused.quota_exceeded"] == 1
+        resident = 100
+        await eventually(lambda: not one.broker.out_of_memory)
+        assert await answer("b") is ReasonCode.SUCCESS
+
+
+def test_a_process_knows_how_much_memory_it_has() -> None:
+    assert 2**20 < resident_bytes() < 2**40

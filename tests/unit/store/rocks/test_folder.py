@@ -120,3 +120,16 @@ async def test_a_damaged_database_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "CURRENT").write_bytes(b"nonsense")
     with pytest.raises(ConfigurationError, match=r"^HOMING_STORE_URL: the store cannot be opened: .*CURRENT"):
         await RocksFolder(tmp_path, COMMANDS).start(shelf)
+
+
+async def test_tables_and_blocks_have_the_memory_that_they_are_given(tmp_path: Path) -> None:
+    shelf = Shelf("a")
+    folder = RocksFolder(tmp_path, tables_bytes=3_000_000)
+    await folder.start(shelf)
+    try:
+        written = max(tmp_path.glob("OPTIONS-*")).read_text(encoding="utf-8")
+        assert "  db_write_buffer_size=2000000\n" in written
+        assert shelf.table is not None
+        assert shelf.table.property_int_value("rocksdb.block-cache-capacity") == 1_000_000
+    finally:
+        await folder.close(shelf)

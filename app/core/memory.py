@@ -1,0 +1,59 @@
+"""How the memory of a node that is everything in one process is shared out among what it may keep there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from app.core.sizes import MIB
+
+DEFAULT_MEMORY: Final = 512 * MIB
+CODE: Final = 160 * MIB
+"""What a node takes before it keeps anything, with the libraries of its first start."""
+LEAST_MEMORY: Final = 192 * MIB
+TABLES_BYTES: Final = 48 * MIB
+MOST_CONNECTIONS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryShares:
+    """Bounds of what a node keeps in memory; the defaults are those of a node with DEFAULT_MEMORY."""
+
+    broker_connections: int = 5_000
+    waiting_bytes: int = 128 * MIB
+    """Of messages that wait for clients of the broker, or are on the way to them."""
+    retained_bytes: int = 64 * MIB
+    tables_bytes: int = TABLES_BYTES
+    """Of the tables and blocks of RocksDB."""
+    process_bytes: int = DEFAULT_MEMORY * 9 // 10
+    """What the process may take before the broker accepts no new sessions."""
+    open_commands: int = 20_000
+    waiters: int = 5_000
+    api_connections: int = 10_000
+
+    @classmethod
+    def of(cls, memory: int) -> Self:
+        """Return the shares of so many bytes; ValueError when they are too few.
+
+        All grow alike with what is left beside the code.
+        """
+        if memory < LEAST_MEMORY:
+            raise ValueError(
+                f"{memory // MIB}MiB are too few: a node takes {CODE // MIB}MiB before it keeps anything; "
+                f"allowed: {LEAST_MEMORY // MIB}MiB and more"
+            )
+
+        def share(of_default: int) -> int:
+            return of_default * (memory - CODE) // (DEFAULT_MEMORY - CODE)
+
+        usual = cls()
+        return cls(
+            broker_connections=min(MOST_CONNECTIONS, share(usual.broker_connections)),
+            waiting_bytes=share(usual.waiting_bytes),
+            retained_bytes=share(usual.retained_bytes),
+            tables_bytes=share(usual.tables_bytes),
+            process_bytes=memory * 9 // 10,
+            open_commands=share(usual.open_commands),
+            waiters=share(usual.waiters),
+            api_connections=min(MOST_CONNECTIONS, share(usual.api_connections)),
+        )
