@@ -44,6 +44,28 @@ def about_contested(client_ids: str) -> Iterator[Diagnosis]:
         )
 
 
+def about_clock_jump(seconds: int) -> Iterator[Diagnosis]:
+    """Diagnose the clock of the machine of a node's broker, which jumped by so many seconds while the broker ran."""
+    if not seconds:
+        return
+    hours = f"{abs(seconds) / 3_600:.1f} h"
+    if seconds > 0:
+        seen = f"the clock of the node's machine jumped forward by {hours} while the node ran"
+        advice = (
+            "If it is right now, go on: events and deadlines of before have times that are too early. If it is wrong, "
+            "correct it: what is kept for a time goes too early."
+        )
+    else:
+        seen = f"the clock of the node's machine jumped back by {hours} while the node ran"
+        advice = (
+            "If it is right now, go on: new events get times after those that are there, and what is kept for a time "
+            "goes later. If it is wrong, correct it."
+        )
+    yield Diagnosis(
+        CheckLevel.WARN, "broker", "clock", seen, f"{advice} A machine without a battery needs NTP before the node."
+    )
+
+
 def _certificate(days_left: int) -> Diagnosis:
     from app.broker.certificate import SOON_DAYS
 

@@ -52,7 +52,7 @@ def doctor(
 def examine(settings: Settings) -> Iterator[Diagnosis]:
     """Look at everything; what cannot be reached is a diagnosis, too."""
     from app.cli.access_diagnosis import about_access
-    from app.cli.broker_diagnosis import about_contested
+    from app.cli.broker_diagnosis import about_clock_jump, about_contested
     from app.cli.cluster_diagnosis import about_cluster
     from app.cli.diagnosis import CheckLevel, Diagnosis, about_broker, about_redis
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
@@ -79,6 +79,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
         seen = probe(mqtt_options(settings, "homing-doctor"), clock, run_id, _needs(settings, run_id))
         yield from about_broker(seen, settings.mqtt.version, alone=not kind_of(settings.store.url).shared)
         yield from about_contested(seen.contested)
+        yield from about_clock_jump(seen.clock_jump)
     except BrokerUnavailableError as error:
         yield Diagnosis(
             CheckLevel.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,9 @@ ROUND_TRIPS: Final = 21
 _SYS_VERSION: Final = "$SYS/broker/version"
 _SYS_DROPPED: Final = "$SYS/broker/publish/messages/dropped"
 _SYS_CONTESTED: Final = "$SYS/broker/clients/contested"
-"""Only the broker of a node has it, while there is anything to be said."""
+_SYS_CLOCK_JUMP: Final = "$SYS/broker/clock/jump"
+"""Only the broker of a node has these two, while there is anything to be said."""
+_CLOCK_JUMP: Final = re.compile(rb"(-?[0-9]{1,12}) seconds")
 _REFUSED: Final = 0x80
 _NO_MATCHING_SUBSCRIBERS: Final = 0x10
 _PROTOCOL_ERRORS: Final = (0x84, 0x01)
@@ -60,6 +63,8 @@ class BrokerFacts:
     """Messages that the broker acknowledged and then dropped, since it started."""
     contested: str = ""
     """The client ids that several clients have, and take from each other."""
+    clock_jump: int = 0
+    """The seconds by which the clock of the broker's machine has jumped since it started; negative ones back."""
     maximum_qos: int = 2
     receive_maximum: int = 65_535
     shared_available: bool = True
@@ -116,9 +121,10 @@ def _answers_other_version(options: MqttOptions, main: _Client, clock: Callable[
 
 def _read_sys(main: _Client, facts: BrokerFacts) -> None:
     main.subscribe(_SYS_CONTESTED)
+    main.subscribe(_SYS_CLOCK_JUMP)
     main.subscribe(_SYS_VERSION)
     main.subscribe(_SYS_DROPPED)
-    told = any(topic == _SYS_CONTESTED for topic, _ in main.messages)
+    told = len({topic for topic, _ in main.messages} & {_SYS_CONTESTED, _SYS_CLOCK_JUMP})
     main.wait_for_messages(2 + told, QUIET_SECONDS)
     for topic, payload in main.messages:
         if topic == _SYS_VERSION:
@@ -127,6 +133,8 @@ def _read_sys(main: _Client, facts: BrokerFacts) -> None:
             facts.dropped = int(payload)
         elif topic == _SYS_CONTESTED:
             facts.contested = payload.decode(errors="replace")[:1000]
+        elif topic == _SYS_CLOCK_JUMP and (jump := _CLOCK_JUMP.fullmatch(payload)):
+            facts.clock_jump = int(jump[1])
     main.messages.clear()
 
 

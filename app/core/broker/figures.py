@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 FIGURES: Final = "$SYS/"
 """The beginning of the topics of a broker itself; no client may publish there."""
 INTERVAL_SECONDS: Final = 10.0
+JUMP_SECONDS: Final = 3_600
+"""By how much the clock of the machine has to jump, since the start, to be told of."""
 _DROPPED: Final = "broker.dropped."
 _NAMES: Final = 10
 _NAME: Final = 64
@@ -26,6 +28,7 @@ class BrokerFigures:
         self._broker = broker
         self._version: Final = version
         self._since: Final = broker.now()
+        self._epoch: Final = broker.epoch
         self._next = self._since
         self._most_connected = 0
         self._said: dict[str, str] = {}
@@ -61,5 +64,11 @@ class BrokerFigures:
         }
         uptime = f"{int(now - self._since)} seconds"
         contested = ", ".join(f"{one[:_NAME]!a}" for one in broker.take_overs.contested[:_NAMES])
-        said = {"version": self._version, "uptime": uptime, "clients/contested": contested}
+        jump = round(broker.epoch - self._epoch)
+        said = {
+            "version": self._version,
+            "uptime": uptime,
+            "clients/contested": contested,
+            "clock/jump": f"{jump} seconds" if abs(jump) >= JUMP_SECONDS else "",
+        }
         return said | {name: str(one) for name, one in numbers.items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.broker_diagnosis import about_contested
+from app.cli.broker_diagnosis import about_clock_jump, about_contested
 from app.cli.diagnosis import CheckLevel, about_broker, about_redis, about_store_of_one
 from app.mqtt.paho_probe import PARKED_MESSAGES, BrokerFacts
 from app.store.redis.doctor import RedisFacts
@@ -184,3 +184,11 @@ def test_clients_that_share_a_client_id_are_named() -> None:
     assert found.level is CheckLevel.WARN
     assert "'dock-1', 'dock-2'" in found.seen
     assert not list(about_contested(""))
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(7_200, "forward by 2.0 h"), (-5_400, "back by 1.5 h")])
+def test_a_clock_that_has_jumped_is_named(seconds: int, said: str) -> None:
+    (found,) = about_clock_jump(seconds)
+    assert found.level is CheckLevel.WARN
+    assert said in found.seen
+    assert not list(about_clock_jump(0))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.core.broker.codes import PacketType, ReasonCode
-from app.core.broker.figures import BrokerFigures
+from app.core.broker.figures import JUMP_SECONDS, BrokerFigures
 from app.core.broker.packets import Packet, Publish, PublishAck
 from tests.unit.core.broker.kept import KeptBench
 
@@ -56,3 +58,22 @@ def test_nobody_publishes_there() -> None:
     (said,) = bench.connected().publish("$SYS/broker/version", b"mine", 1)
     assert not isinstance(said, PublishAck) or said.type is not PacketType.PUBACK
     assert bench.counters[f"broker.refused.{ReasonCode.TOPIC_NAME_INVALID.name.lower()}"] == 1
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_clock_that_jumps_is_told_until_it_is_back(sign: int) -> None:
+    bench = KeptBench()
+    figures = BrokerFigures(bench.broker, "homing 1.2.3")
+    reader = bench.connected("reader")
+    reader.subscribe("$SYS/broker/clock/jump")
+
+    def told_after(ahead: float) -> list[str]:
+        bench.clock.now += 10
+        bench.clock.ahead = ahead
+        figures.tick()
+        return list(told(reader.hear()).values())
+
+    assert told_after(sign * (JUMP_SECONDS - 1)) == [], "NTP may do as much"
+    assert told_after(sign * JUMP_SECONDS) == [f"{sign * JUMP_SECONDS} seconds"]
+    assert told_after(sign * JUMP_SECONDS) == []
+    assert told_after(0) == [""]
