@@ -1,4 +1,4 @@
-"""How the memory of a node that is everything in one process is shared out among what it may keep there."""
+"""The memory of a node that is everything in one process, and the shares of it that each part may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `homing doctor` reads of the broker in a node that others have no figure for."""
+"""Figures that `homing doctor` reads of the broker in a node, and other brokers do not have."""
 
 from __future__ import annotations
 

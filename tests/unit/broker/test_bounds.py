@@ -1,0 +1,96 @@
+"""Bounds that only show where bytes come in."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.broker.stream import MessageStream
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.broker import Broker
+from app.core.broker.codes import ProtocolVersion, ReasonCode
+from app.core.broker.decoder import decode
+from app.core.broker.encoder import encode
+from app.core.broker.packets import Connack, Connect, Disconnect, Packet, Pingreq, Publish
+from app.core.broker.wire import Framing
+from tests.broker import running_broker
+from tests.unit.core.broker.peers import V3, V5, BrokerBench
+from tests.waiting import PATIENCE
+
+CLIENTS = 300
+
+
+def stream_of(broker: Broker) -> MessageStream:
+    stream = MessageStream(broker, None)
+    stream.begin()
+    return stream
+
+
+async def said(stream: MessageStream, version: ProtocolVersion = V5) -> list[Packet]:
+    return [decode(first, body, version) for first, body in Framing().feed(await stream.outgoing())]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_connect_over_its_bound_is_refused(more: int) -> None:
+    bench = BrokerBench(connect_bytes=1_000)
+    bare = len(encode(Connect(V5, "c", user_name=""), V5)) + 1  # its length takes two bytes then
+    stream = stream_of(bench.broker)
+    connect = encode(Connect(V5, "c", user_name="x" * (1_000 - bare + more)), V5)
+    assert len(connect) == 1_000 + more
+    stream.feed(connect)
+    (answer,) = await said(stream)
+    assert isinstance(answer, Connack)
+    assert answer.reason is (ReasonCode.PACKET_TOO_LARGE if more else ReasonCode.SUCCESS)
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.parametrize(
+    ("topic", "fits"),
+    [("x" * 1_024, True), ("x" * 1_025, False), ("/".join("x" * 32), True), ("/".join("x" * 33), False)],
+    ids=["1024 bytes", "1025 bytes", "32 levels", "33 levels"],
+)
+def test_a_topic_over_a_bound_ends_the_connection(topic: str, version: ProtocolVersion, *, fits: bool) -> None:
+    bench = BrokerBench()
+    client = bench.connected("c", version)
+    answers = client.publish(topic)
+    assert client.closed is not fits
+    if not fits:
+        assert [one.reason for one in answers if isinstance(one, Disconnect)] == (
+            [ReasonCode.TOPIC_NAME_INVALID] if version is V5 else []
+        )
+    assert bench.counters["broker.refused.topic_name_invalid"] == (not fits)
+
+
+async def test_whoever_never_reads_its_acknowledgements_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.broker.stream.MOST_UNSENT_BYTES", 1_000)
+    bench = BrokerBench()
+    stream = stream_of(bench.broker)
+    stream.feed(encode(Connect(V5, "c"), V5))
+    await said(stream)
+    publish = encode(Publish("t", b"", 1, packet_id=1), V5)
+    for _ in range(100):
+        stream.feed(publish + encode(Pingreq(), V5))
+    assert bench.counters["broker.refused.not_read"] == 0
+    for _ in range(100):
+        stream.feed(publish + encode(Pingreq(), V5))
+    assert bench.counters["broker.refused.not_read"] == 1
+    assert await stream.outgoing() == b"", "what was not read is gone"
+    stream.lost()
+    assert not bench.broker.connections
+
+
+async def test_all_clients_at_once_are_answered() -> None:
+    async with running_broker(BrokerBounds(connections=CLIENTS)) as running:
+
+        async def connect(number: int) -> tuple[bytes, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            writer.write(encode(Connect(V3, f"device-{number}"), V3))
+            return await reader.readexactly(4), writer
+
+        async with asyncio.timeout(PATIENCE):
+            answers = await asyncio.gather(*(connect(number) for number in range(CLIENTS)))
+        assert {answer for answer, _ in answers} == {b"\x20\x02\x00\x00"}
+        assert len(running.broker.sessions) == CLIENTS
+        for _, writer in answers:
+            writer.transport.abort()
