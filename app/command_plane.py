@@ -13,6 +13,7 @@ from app.callbacks.waiters import Waiters
 from app.callbacks.waker import Waker
 from app.cluster.canary import Canary
 from app.commands.deadlines.expirer import Expirer
+from app.commands.deadlines.prober import Prober
 from app.commands.deadlines.sweeper import Sweeper
 from app.commands.dry_runner import DryRunner
 from app.commands.explain.explainer import Explainer
@@ -62,6 +63,7 @@ class CommandPlane:
     dry_runner: DryRunner
     absence: Absence
     expirer: Expirer
+    prober: Prober
     repeater: Repeater
     plane: Plane
 
@@ -92,6 +94,7 @@ class _Sending:
 
     absence: Absence
     expirer: Expirer
+    prober: Prober
     invoker: Invoker
     sweeper: Sweeper
     repeater: Repeater
@@ -145,6 +148,7 @@ def open_commands(
         dry_runner=sending.dry_runner,
         absence=sending.absence,
         expirer=sending.expirer,
+        prober=sending.prober,
         repeater=sending.repeater,
         plane=Plane(
             name="commands",
@@ -155,6 +159,7 @@ def open_commands(
                     fills=lambda: home.open_commands.fills() | home.waiters.fills(),
                 ),
                 Service("expirer", sending.expirer.run),
+                Service("prober", sending.prober.run),
                 Service("waker", home.waker.run),
                 Service("sweeper", sending.sweeper.run),
                 Service("absence", sending.absence.run),
@@ -243,6 +248,7 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
     return _Sending(
         absence=way.absence,
         expirer=way.expirer,
+        prober=_prober(kernel, home, way, around),
         invoker=_invoker(kernel, observed, home, way),
         drainer=drainer,
         judge=judge,
@@ -286,6 +292,21 @@ def _repeater(kernel: Kernel, observed: Observed, way: _WayOut) -> Repeater:
         counters=kernel.counters,
         observers=observed.observers,
     )
+
+
+def _prober(kernel: Kernel, home: _Home, way: _WayOut, around: CommandSurroundings) -> Prober:
+    prober = Prober(
+        store=kernel.store,
+        open_commands=home.open_commands,
+        profiles=kernel.languages.profiles,
+        last_event=around.last_event,
+        now_us=kernel.now_us,
+        clock=kernel.clock,
+        node_id=kernel.info.node_id,
+        counters=kernel.counters,
+    )
+    way.expirer.kept.add(prober.keep)
+    return prober
 
 
 def _drainer(

@@ -72,7 +72,13 @@ def _members(command: Command) -> dict[str, Any]:
         "profile": command.profile,
         "if_offline": command.if_offline,
         **({} if command.hold is None else {"hold": _hold(command, command.hold)}),
+        **({} if command.confirmed_by is None else {"confirmed_by": _confirmed(command.confirmed_by)}),
     }
+
+
+def _confirmed(finding: bytes) -> dict[str, Any]:
+    said: dict[str, Any] = orjson.loads(finding)
+    return said | {"at": instant(said["at"])}
 
 
 def _hold(command: Command, hold: Hold) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.core.profiles.probes import ProbeEvidence, Unsettled
 from app.runtime.families import CounterTable, counted
 
 COUNTERS: Final = CounterTable(
@@ -62,6 +63,14 @@ COUNTERS: Final = CounterTable(
                 "interlock.unknown": "unknown",
                 "interlock.blind": "blind",
             },
+        ),
+        (
+            counted(
+                "homing_probe",
+                "Unanswered commands that a probe looked for in the state of devices",
+                "result",
+            ),
+            {f"probe.{one}": str(one) for one in (*ProbeEvidence, *Unsettled)},
         ),
     ),
     prefixed={"explained.": counted("homing_explanations", "Commands that were explained", "verdict")},

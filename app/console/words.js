@@ -102,6 +102,7 @@ export function partyOf(party) {
 const VERDICTS = {
   answered: "answered",
   device_refused: "refused by the device",
+  probe_confirmed: "settled by the state of the device",
   cancelled: "cancelled",
   held: "waits for its device",
   not_approved: "not approved in time",

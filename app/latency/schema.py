@@ -64,7 +64,7 @@ COLUMNS: Final = (
     Column("receiving_node", _T.TEXT, "node that the broker gave the response to; null without a response"),
     Column("writing_node", _T.TEXT, "node that wrote this record", True),
     Column("forwarded", _T.FLAG, "whether the response came in on another node than home", True),
-    Column("correlation", _T.TEXT, "how the response was matched: id, value or order; null without a response"),
+    Column("correlation", _T.TEXT, "how it was matched: id, value, echo, order or probe; null without a response"),
     Column("attempt", _T.COUNT, "1 and one more for each call at home that joined it by its idempotency key", True),
     Column("request_bytes", _T.COUNT, "home: size of the published payload; null where nothing was published"),
     Column("response_bytes", _T.COUNT, "size of the response's payload; null without a response"),

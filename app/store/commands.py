@@ -13,6 +13,7 @@ from app.core.access.patterns import expression
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import Command, CommandState
 from app.core.commands.routing import Outcome, Recorded
+from app.core.profiles.probes import ProbeFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,13 @@ class CommandWriter(Protocol):
         When it has an outcome already, that one is returned with `won` false. CommandNotFoundError when there is none.
         IllegalTransitionError when its state does not allow this end: what was acknowledged is not UNSENT, nor is what
         another node than `finisher` has marked as its own to send.
+        """
+
+    async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:
+        """Settle an open command by what a probe found in the state of its device; wake all but `finder`.
+
+        When it has an outcome already, that one is returned with `won` false. CommandNotFoundError when there is none.
+        IllegalTransitionError for one that is held, that waits for no response, or whose deadline has passed.
         """
 
     async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:

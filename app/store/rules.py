@@ -12,7 +12,8 @@ from app.core.commands.callback import Registration
 from app.core.commands.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
 from app.core.commands.faults import fault
 from app.core.commands.reach import NOTHING_KNOWN, timed_out
-from app.core.errors import InvalidInputError
+from app.core.errors import IllegalTransitionError, InvalidInputError
+from app.core.profiles.probes import ProbeFinding
 
 MAX_JOINED: Final = 4
 """How many nodes besides the home node are woken for one command."""
@@ -31,6 +32,10 @@ HOLD_EXPIRED: Final = fault(
 """The error of a command whose hold has ended."""
 NOT_APPROVED: Final = fault("not_approved", "no second person has approved it in time; it was not sent")
 """The error of a command about which nobody has decided in time."""
+NOT_DONE: Final = fault("not_done", "no answer came; the state of the device names this command, as one not done")
+"""The error of a command that has failed, as a probe found."""
+CONFIRMED_FROM: Final = OPEN_STATES - {CommandState.HELD}
+"""The states from which a probe may settle a command: those of commands that were sent, or are about to be."""
 MOST_HELD: Final = 100
 """The number of commands of one device that may be held."""
 MOST_HELD_OF_LANE: Final = 50
@@ -102,6 +107,16 @@ def superseded(by: str) -> bytes:
 def refused_by_second(decision: ApprovalDecision) -> bytes:
     """The error of a command that a second person has refused."""
     return fault("refused_by_second", f"{decision.name} has refused it: {decision.note or 'no reason was given'}")
+
+
+def error_of_finding(finding: ProbeFinding) -> bytes | None:
+    """The error of a command that a probe settles."""
+    return NOT_DONE if finding.state is CommandState.FAILED else None
+
+
+def not_confirmed(command_id: str, what_it_is: str) -> IllegalTransitionError:
+    """The refusal to settle a command by a probe."""
+    return IllegalTransitionError(command_id, f"a command that is {what_it_is} is not settled by a probe")
 
 
 def lane_taken(device_id: str, lane: str) -> str:

@@ -116,6 +116,8 @@ class Command:
     if_offline: str | None = None
     held_until: datetime | None = None
     """The end of its hold; None of a command that was not to be held."""
+    confirmed_by: Mapping[str, Any] | None = None
+    """The state of the device (`kind`, `topic`, `at`, `value`) that settled it where no response came."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -152,6 +154,7 @@ class Command:
             profile=_text(body.get("profile")),
             if_offline=_text(body.get("if_offline")),
             held_until=instant((body.get("hold") or {}).get("until")),
+            confirmed_by=body.get("confirmed_by"),
             raw=body,
         )
 

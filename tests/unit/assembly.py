@@ -16,6 +16,8 @@ from app.callbacks.observer import Observer
 from app.cluster.adopter import NOBODY
 from app.cluster.local import LocalCluster
 from app.command_plane import CommandPlane, CommandSurroundings, open_commands
+from app.commands.send.admission import LastEvent
+from app.commands.send.admission import no_events as no_last_events
 from app.commands.send.registrar import CommandRequest
 from app.core.cluster.wakekey import WakeKey
 from app.core.commands.callback import Registration
@@ -76,14 +78,13 @@ class NodeParts:
     services: Sequence[Service]
 
 
-def compose(kernel: Kernel, observers: Sequence[Observer] = ()) -> NodeParts:
+def compose(kernel: Kernel, observers: Sequence[Observer] = (), last_event: LastEvent = no_last_events) -> NodeParts:
     """The planes of such a node; nothing of it is connected yet."""
     observed = open_observers(kernel, observers)
     replies = open_replies(kernel, observed.observers, no_events)
     canary = open_canary(kernel)
-    commands = open_commands(
-        kernel, observed, canary, replies_to=replies.replies_to, around=CommandSurroundings(told_of=nobody)
-    )
+    around = CommandSurroundings(told_of=nobody, last_event=last_event)
+    commands = open_commands(kernel, observed, canary, replies_to=replies.replies_to, around=around)
     membership = open_membership(kernel, canary, commands, NOBODY)
     services = services_of([kernel, observed, commands, replies, membership])
     return NodeParts(kernel, observed, commands, membership, services)
@@ -102,6 +103,7 @@ class Member:
         self.inbox = parts.inbox
         self.waker = parts.waker
         self.expirer = parts.expirer
+        self.prober = parts.prober
         self.invoker = parts.invoker
         self.journal = node.observed.journal
         self.counters = node.kernel.counters
@@ -155,6 +157,7 @@ async def assemble(
     profiles_dir: Path | None = None,
     logging: Callable[[str], bool] = lambda _node_id: True,
     observers: Sequence[Observer] = (),
+    last_event: LastEvent = no_last_events,
 ) -> Assembly:
     """`size` connected nodes called n1, n2, …; those that are `logging` have a latency log, where it has a place."""
     clock = ManualClock()
@@ -168,7 +171,7 @@ async def assemble(
     ulids = count(1)
     places = {f"n{i + 1}": log_dir if logging(f"n{i + 1}") else "" for i in range(size)}
     members = [
-        _member(node_id, store, broker, clock, ulids, interval, place, profiles_dir, observers)
+        _member(node_id, store, broker, clock, ulids, interval, place, profiles_dir, observers, last_event)
         for node_id, place in places.items()
     ]
     assembly = Assembly(store, broker, clock, members)
@@ -190,6 +193,7 @@ def _member(
     log_dir: str,
     profiles_dir: Path | None,
     observers: Sequence[Observer],
+    last_event: LastEvent,
 ) -> Member:
     counters: Counters = Counter()
     settings = load_settings(
@@ -210,7 +214,7 @@ def _member(
         open_mqtt=lambda _client_id, _still_ours: LoopbackMqttClient(broker, node_id, counters),
         open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
     )
-    return Member(node_id, compose(open_kernel(settings, adapters), observers))
+    return Member(node_id, compose(open_kernel(settings, adapters), observers, last_event))
 
 
 def request(method: str = "blink", **changes: Any) -> CommandRequest:

@@ -16,6 +16,7 @@ from app.core.commands.command import CommandState, IfOffline, WaitReason
 from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.probes import ProbeEvidence
 
 DEVICE_ID: Final = "1ZNDH1D0010098"
 COMMAND_ID: Final = "042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
@@ -206,6 +207,18 @@ class LateResponse(SchemaModel):
     received_at: Instant
 
 
+class ProbeFacts(SchemaModel):
+    """The state of the device by which a probe settled a command that had no response."""
+
+    kind: Annotated[
+        ProbeEvidence,
+        Field(description="`bound`: the state names this command. `goal`: it is what was asked for, whoever did it."),
+    ]
+    topic: Annotated[str, Field(description="The topic on which the device told its state.")]
+    at: Annotated[AwareDatetime, Field(description="The instant at which it did.")]
+    value: Annotated[dict[str, JsonValue], Field(description="What was judged, by where it stands in the state.")]
+
+
 class ApprovalFacts(SchemaModel):
     """The approval of a second person that a command needs, and the decision about it once there is one."""
 
@@ -277,7 +290,8 @@ class Command(SchemaModel):
                 "How the response was matched to the command. `id`: by the command's id, which is certain. "
                 "`value`: by a value that was sent, which is as certain as that value is unique. `echo`: the "
                 "device reported the requested state within the time that its profile allows. `order`: only this "
-                "command was waiting. null: the outcome did not come from a response."
+                "command was waiting. `probe`: there was no response, and `confirmed_by` has what the device said of "
+                "its state instead. null: the outcome came from neither."
             )
         ),
     ]
@@ -290,6 +304,9 @@ class Command(SchemaModel):
     profile: str
     if_offline: Annotated[IfOffline, Field(description="What the command does if nobody is subscribed to its topic.")]
     hold: Annotated[HoldFacts | SkipJsonSchema[None], Field(description="Only of commands that may be held.")] = None
+    confirmed_by: Annotated[
+        ProbeFacts | SkipJsonSchema[None], Field(description="Only of commands that a probe settled.")
+    ] = None
 
     model_config = ConfigDict(
         json_schema_extra={

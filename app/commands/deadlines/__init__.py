@@ -1,1 +1,1 @@
-"""Ends commands whose deadline has passed, and those that a dead node left."""
+"""Ends commands whose deadline is near or has passed, and those that a dead node left."""

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -17,6 +17,7 @@ from app.core.commands.command import CommandState
 from app.core.commands.reach import timed_out
 from app.core.commands.routing import Outcome
 from app.core.errors import CommandNotFoundError, IllegalTransitionError, UnavailableError, UnreadableRecordError
+from app.runtime.listeners import Listeners
 from app.store.commands import CommandWriter
 from app.store.rules import NO_RESPONSE
 
@@ -48,6 +49,8 @@ class Expirer:
         tells: Callable[[str], bool] = lambda _profile: False,
     ) -> None:
         """`tells` is whether the broker says that nobody is subscribed to a command of this profile."""
+        self.kept: Final[Listeners[str, timedelta]] = Listeners()
+        """Called with a command whose deadline is kept from now on, and with how far away that is."""
         self._tells = tells
         self._store = store
         self._open_commands = open_commands
@@ -61,6 +64,7 @@ class Expirer:
         """Time the command out after `timeout` from now, unless it is closed by then."""
         now = self._clock.monotonic()
         self._push(_Due(now + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, None, now))
+        self.kept(command_id, timeout)
 
     async def end(
         self, command_id: str, state: CommandState, error: bytes | None = None, *, later: bool = True

@@ -158,7 +158,7 @@ class CommandAdmission:
         self, interlocks: tuple[Interlock, ...], request: CommandRequest, profile: DeviceProfile
     ) -> list[InterlockVerdict]:
         places: dict[tuple[str, str], _Place] = {
-            (interlock.name, spec.name): (spec.database, profile.topic_of_input(spec, request.device_id))
+            (interlock.name, spec.name): (spec.database, profile.topic_for(spec.topic, request.device_id))
             for interlock in interlocks
             for spec in interlock.inputs
         }

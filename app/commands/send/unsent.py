@@ -80,4 +80,5 @@ def with_outcome(command: Command, outcome: Outcome) -> Command:
         result=outcome.result,
         error=outcome.error,
         matched_by=None if outcome.reception is None else outcome.reception.correlation,
+        confirmed_by=None if outcome.reception is None else outcome.reception.finding,
     )

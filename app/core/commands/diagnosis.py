@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ class Verdict(StrEnum):
 
     ANSWERED = "answered"
     DEVICE_REFUSED = "device_refused"
+    PROBE_CONFIRMED = "probe_confirmed"
     CANCELLED = "cancelled"
     WAITING = "waiting"
     HELD = "held"
@@ -124,6 +126,8 @@ def judge(case: Case) -> CommandDiagnosis:
 def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
     if verdict is Verdict.HELD:
         return case.waits
+    if verdict is Verdict.PROBE_CONFIRMED and (finding := case.command.confirmed_by) is not None:
+        return (_finding(finding, case.command.finished_at or case.command.deadline),)
     if verdict is Verdict.REFUSED_BY_SECOND and (decision := decision_of(case.command)) is not None:
         return (decision.note,) if decision.note else ()
     if verdict is Verdict.WRONG_PROFILE and (heard := case.elsewhere) is not None:
@@ -132,6 +136,13 @@ def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
         named = f", naming {near.miss.got!a}" if near.miss.got else ""
         return (f"a message on {near.miss.topic}{named} ({near.miss.reason}, {near.miss.node})",)
     return ()
+
+
+def _finding(finding: bytes, settled_at: int) -> str:
+    said = json.loads(finding)
+    values = ", ".join(f"{path} was {json.dumps(value)}" for path, value in said["value"].items())
+    age = max(0, settled_at - said["at"]) / 1_000_000
+    return f"{values} on {said['topic']}, told {age:.1f} s before ({said['kind']})"
 
 
 def _second(case: Case) -> str:
@@ -195,6 +206,11 @@ def _told_late(case: Case) -> bool:
     )(case)
 
 
+def _confirmed(case: Case) -> str:
+    became = "was done" if case.command.state is CommandState.SUCCEEDED else "was not done"
+    return f"no answer came, and the device said of its state before the deadline that it {became}: a probe settled it"
+
+
 def _elsewhere(case: Case) -> str:
     where = _miss(case).miss
     return (
@@ -256,6 +272,7 @@ _BROKEN: Final = frozenset(
 """Reasons for which what looks like an answer is none. Others are about messages that never meant to be one."""
 
 _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], str]]]] = (
+    (lambda case: case.command.confirmed_by is not None, Verdict.PROBE_CONFIRMED, _confirmed),
     (_state(CommandState.SUCCEEDED), Verdict.ANSWERED, lambda _: "it has succeeded"),
     (
         _state(CommandState.FAILED),

@@ -3,20 +3,24 @@
 It travels behind the name of the receiving node, in wake-ups and on record, with blanks between, as node ids have none:
 `<node id> <received µs> <correlation, one letter> <bytes of the payload>`. The instant is 0 where nobody wants to know
 it (the latency log is off on the receiving node). 0.1.0 reads just these words, and knows three letters (i, v, o): so
-an echo is written as `v`, with `+` in front of the number of bytes, which is the same number to it.
+an echo is written as `v`, with `+` in front of the number of bytes, which is the same number to it. What a probe found
+is written as an echo, with the finding as a further word, which earlier versions ignore.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Final, NamedTuple
 
 from app.core.commands.callback import Answer
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.probes import ProbeFinding
 
-_LETTERS: Final = {one: one.value[0] for one in Correlation} | {Correlation.ECHO: "v"}
+_LETTERS: Final = {one: one.value[0] for one in Correlation} | {Correlation.ECHO: "v", Correlation.PROBE: "v"}
 _UNKNOWN: Final = 0
 _ECHO: Final = "+"
-_CORRELATIONS: Final = {one.value[0].encode(): one for one in Correlation if one is not Correlation.ECHO}
+_STATES: Final = (Correlation.ECHO, Correlation.PROBE)
+_CORRELATIONS: Final = {one.value[0].encode(): one for one in Correlation if one not in _STATES}
 
 
 class Reception(NamedTuple):
@@ -26,6 +30,8 @@ class Reception(NamedTuple):
     correlation: Correlation
     size: int
     """Of the payload, in bytes."""
+    finding: bytes | None = None
+    """What a probe found, as `ProbeFinding.to_json` writes it, where there was no response."""
 
 
 def reception_of(answer: Answer) -> Reception:
@@ -33,12 +39,18 @@ def reception_of(answer: Answer) -> Reception:
     return Reception(answer.received_at, answer.correlation, answer.size)
 
 
+def reception_of_finding(finding: ProbeFinding) -> Reception:
+    """Return what stands for the reception where a probe found the outcome."""
+    return Reception(None, Correlation.PROBE, finding.size, finding.to_json())
+
+
 def encode_reception(reception: Reception | None) -> str:
     """Return what follows the name of the receiving node: nothing, or a blank and the rest."""
     if reception is None:
         return ""
-    sign = _ECHO if reception.correlation is Correlation.ECHO else ""
-    return f" {reception.received_at or _UNKNOWN} {_LETTERS[reception.correlation]} {sign}{reception.size}"
+    sign = _ECHO if reception.correlation in _STATES else ""
+    finding = "" if reception.finding is None else f" {reception.finding.decode('ascii')}"
+    return f" {reception.received_at or _UNKNOWN} {_LETTERS[reception.correlation]} {sign}{reception.size}{finding}"
 
 
 def decode_receiver(field: bytes) -> tuple[str | None, Reception | None]:
@@ -55,8 +67,12 @@ def decode_receiver(field: bytes) -> tuple[str | None, Reception | None]:
 
 def _reception(words: list[bytes]) -> Reception | None:
     try:
-        received_at, letter, size, *_ = words
-        is_echo = size.startswith(_ECHO.encode())
-        return Reception(int(received_at) or None, Correlation.ECHO if is_echo else _CORRELATIONS[letter], int(size))
+        received_at, letter, size, *further = words
+        if not size.startswith(_ECHO.encode()):
+            return Reception(int(received_at) or None, _CORRELATIONS[letter], int(size))
+        if not further:
+            return Reception(int(received_at) or None, Correlation.ECHO, int(size))
+        json.loads(further[0])
+        return Reception(int(received_at) or None, Correlation.PROBE, int(size), further[0])
     except (ValueError, KeyError):
         return None

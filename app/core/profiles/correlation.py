@@ -1,4 +1,4 @@
-"""The correlation by which a response names its command."""
+"""The correlation by which a response names its command, or what stands in for a response."""
 
 from __future__ import annotations
 
@@ -16,3 +16,5 @@ class Correlation(StrEnum):
     """It carries nothing, and tells a state that the command asked for, within the time that the profile states."""
     ORDER = "order"
     """It carries nothing: one command at a time waits on the topic."""
+    PROBE = "probe"
+    """There was no response: a probe found in the state of the device what became of the command."""

@@ -190,7 +190,7 @@ def _row(condition: InterlockCondition, inputs: Mapping[str, InputValue], params
         result, because = condition.judge(value)
     row: dict[str, Any] = {"path": ".".join(condition.path), "wanted": condition.wanted(), "result": result}
     if value is not MISSING:
-        row["value"] = _shown(value)
+        row["value"] = presentable(value)
     if found.age is not None:
         row["age"] = f"{max(0.0, found.age.total_seconds()):.1f}s"
     if because is not None:
@@ -203,8 +203,8 @@ def _among(value: JsonValue, wanted: Sequence[JsonValue]) -> bool:
     return any(value == one and kind_in_words(value) == kind_in_words(one) for one in wanted)
 
 
-def _shown(value: JsonValue) -> JsonValue:
-    """The value, or in its place a word about one that a refusal does not show."""
+def presentable(value: JsonValue) -> JsonValue:
+    """Return the value, or in its place a word about one that is too long or too odd to be shown."""
     match value:
         case None | bool():
             return value

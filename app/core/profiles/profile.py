@@ -25,8 +25,9 @@ from app.core.profiles.conditions import PathCondition, StateRule
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.device_events import EventSpec, PresenceSpec
 from app.core.profiles.echoes import Echo
-from app.core.profiles.interlocks import Interlock, InterlockInput
+from app.core.profiles.interlocks import Interlock
 from app.core.profiles.lanes import LaneRule
+from app.core.profiles.probes import Probe
 from app.core.profiles.sources import BETWEEN, CorrelationSource, Decode, DeviceSource
 from app.core.profiles.templates import (
     CommandFacts,
@@ -166,6 +167,7 @@ class DeviceProfile:
     interlocks: tuple[Interlock, ...] = ()
     lanes: tuple[LaneRule, ...] = ()
     approvals: tuple[ApprovalRule, ...] = ()
+    probes: tuple[Probe, ...] = ()
     _answering: Mapping[str, tuple[ResponseSpec, ...]] = field(init=False, repr=False, compare=False)
     """The kinds of response that answer a method, of all methods that any kind names."""
     _answering_others: tuple[ResponseSpec, ...] = field(init=False, repr=False, compare=False)
@@ -231,10 +233,14 @@ class DeviceProfile:
             return None
         return min((one.within for one in self.approvals if one.binds(method)), default=None)
 
-    def topic_of_input(self, spec: InterlockInput, device_id: str) -> str:
-        """The topic whose last value an interlock reads for this device; InvalidInputError as from `compose`."""
+    def probe_of(self, method: str) -> Probe | None:
+        """Return the probe of commands of this method, if there is one."""
+        return next((one for one in self.probes if one.binds(method)), None) if self.probes else None
+
+    def topic_for(self, topic: TopicTemplate, device_id: str) -> str:
+        """The topic whose last value tells the state of this device; InvalidInputError as from `compose`."""
         facts = self._with_parts(CommandFacts("", device_id, "", None, 0, 0))
-        return spec.topic.filled({**(facts.parts or {}), "device_id": name_of(device_id)})
+        return topic.filled({**(facts.parts or {}), "device_id": name_of(device_id)})
 
     def compose(self, facts: CommandFacts, trace: str | None = None) -> Publication:
         """The publication that carries this command, and the context of its trace, to its device.

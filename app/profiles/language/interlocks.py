@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from app.core.access.patterns import fits
 from app.core.paths import is_plain
 from app.core.profiles.interlocks import INPUTS, PARAMS, Interlock, InterlockCondition, InterlockInput
+from app.core.profiles.sources import Decode
 from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import (
     DURATION_SCHEMA,
@@ -55,14 +56,13 @@ class InterlockInputTable(StrictTable):
 
     def build(self, name: str, events: Sequence[EventTable]) -> InterlockInput:
         """The input that the table describes, read as the event is whose topic it has."""
-        event = _heard(self.topic, events)[0]
-        decode = read_json if event.codec == "json" else pair_of(event.codec)[1]
+        event = kept_of(self.topic, events)[0]
         return InterlockInput(
             name,
             template(self.topic),
             tuple(str(step) for step in parse_path(self.path).path),
             self.max_age,
-            decode,
+            decode_of(event),
             self.database or event.database,
         )
 
@@ -168,17 +168,18 @@ def interlock_faults(
                 sentence = f"{pattern!a} fits {', '.join(again)}, which is repeatable: a repetition is not judged again"
                 yield ProfileFault(place, sentence)
         for name, one in table.inputs.items():
-            for sentence in _topic_faults(one.topic, events, parts):
+            for sentence in state_topic_faults(one.topic, events, parts):
                 yield ProfileFault(("interlock", index, INPUTS, name, "topic"), sentence)
 
 
-def _topic_faults(topic: str, events: Sequence[EventTable], parts: Collection[str]) -> Iterator[str]:
+def state_topic_faults(topic: str, events: Sequence[EventTable], parts: Collection[str]) -> Iterator[str]:
+    """Return the faults of a topic whose last value is to tell the state of a device with these parts of its id."""
     strangers = sorted(set(template(topic).names) - {"device_id", *parts})
     if strangers:
         allowed = ", ".join(f"{{{one}}}" for one in ("device_id", *parts))
         yield f"has {{{strangers[0]}}}, which is not known of a device; allowed: {allowed}"
         return
-    heard = _heard(topic, events)
+    heard = kept_of(topic, events)
     if not heard:
         told = ", ".join(one.topic for one in events)
         yield f"is the topic of no [[event]], so it never has a value; allowed: {told or 'topics of events'}"
@@ -186,6 +187,11 @@ def _topic_faults(topic: str, events: Sequence[EventTable], parts: Collection[st
         yield "is the topic of events with several codecs; allowed: topics whose events have one codec"
 
 
-def _heard(topic: str, events: Sequence[EventTable]) -> list[EventTable]:
+def decode_of(event: EventTable) -> Decode:
+    """Return what reads the values of an event."""
+    return read_json if event.codec == "json" else pair_of(event.codec)[1]
+
+
+def kept_of(topic: str, events: Sequence[EventTable]) -> list[EventTable]:
     """The events that are kept of this topic."""
     return [one for one in events if hears(template(one.topic), template(topic))]

@@ -57,12 +57,12 @@ def lane_faults(tables: Sequence[LaneTable], known: Collection[str] | None) -> I
             if known is not None and not any(fits(pattern, one) for one in known):
                 yield ProfileFault(place, f"{pattern!a} fits no method of the profile: {', '.join(sorted(known))}")
             for other in earlier:
-                if (shared := _shared(pattern, other.methods, known)) is not None:
+                if (shared := shared_method(pattern, other.methods, known)) is not None:
                     sentence = f"{shared!a} is in lane {other.name} already; allowed: each method in one lane"
                     yield ProfileFault(place, sentence)
 
 
-def _shared(pattern: str, others: Sequence[str], known: Collection[str] | None) -> str | None:
+def shared_method(pattern: str, others: Sequence[str], known: Collection[str] | None) -> str | None:
     """Return a method that a pattern and one of the others fit, or a pattern that stands for some of them."""
     named = sorted(known) if known is not None else [pattern, *others]
     for one in named:

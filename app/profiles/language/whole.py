@@ -20,6 +20,7 @@ from app.profiles.language.interlocks import ComparisonTable, InterlockInputTabl
 from app.profiles.language.lanes import LaneTable, lane_faults
 from app.profiles.language.loops import endless, own_command_faults
 from app.profiles.language.methods import MethodTable, catalogue_faults, catalogue_of
+from app.profiles.language.probes import ProbeTable, probe_faults
 from app.profiles.language.replies import LastTable, ReplyTable, StateTable, reply_faults
 from app.profiles.language.rules import unreachable
 from app.profiles.language.tables import RequestTable, ResponseTable, RuleTable, WishTable
@@ -55,6 +56,7 @@ class ProfileTable(StrictTable):
     interlock: list[InterlockTable] = Field(default_factory=list)
     lane: list[LaneTable] = Field(default_factory=list)
     approval: list[ApprovalTable] = Field(default_factory=list)
+    probe: list[ProbeTable] = Field(default_factory=list)
     codes: dict[str, Annotated[str, Field(min_length=1, max_length=300)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -88,6 +90,7 @@ class ProfileTable(StrictTable):
         yield from interlock_faults(self.interlock, self.event, self.parts, self._closed(), self._repeatable())
         yield from lane_faults(self.lane, self._closed())
         yield from approval_faults(self.approval, self._closed())
+        yield from probe_faults(self.probe, self.event, self.parts, self._closed())
         yield from reply_faults(self.reply, self.values, [one.topic for tables in read for one in tables], self.parts)
 
     def _closed(self) -> set[str] | None:
@@ -227,6 +230,7 @@ class ProfileTable(StrictTable):
             interlocks=tuple(one.build(self.event) for one in self.interlock),
             lanes=tuple(one.build() for one in self.lane),
             approvals=tuple(one.build() for one in self.approval),
+            probes=tuple(one.build(self.event) for one in self.probe),
         )
 
 
@@ -287,6 +291,10 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "interlock.when": ComparisonTable,
         "lane": LaneTable,
         "approval": ApprovalTable,
+        "probe": ProbeTable,
+        "done": ComparisonTable,
+        "not_done": ComparisonTable,
+        "bound": WishTable,
         "last": LastTable,
         "state": StateTable,
         "presence": PresenceTable,

@@ -8,7 +8,7 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `state`, `by`, `sender` | state; ids of nodes |
 | `times`, `until` | created, deadline, finished; expires, quarantined until, at rest until (µs) |
 | `waiting` | nodes that wait for the outcome |
-| `reception` | received at (µs), correlation, size of the payload |
+| `reception` | received at (µs), correlation, size of the payload, and what a probe found, where one did |
 | `occupied` | topics on which it waits, or which it keeps in quarantine |
 | `reports`, `count` | number and instant (µs) of each report that is kept; how many there were |
 | `hold` | until, timeout (µs), claims, caller, given back (µs), token of a claim, not before (µs), approval, or null |
@@ -53,7 +53,7 @@ def encode_record(record: Record, occupied: Sequence[str]) -> bytes:
         "by": command.received_by,
         "sender": record.sender,
         "waiting": record.waiting,
-        "reception": None if reception is None else [reception.received_at, reception.correlation, reception.size],
+        "reception": None if reception is None else _of_reception(reception),
         "occupied": occupied,
         "reports": [[one.number, one.at] for one in record.reports],
         "count": record.report_count,
@@ -90,8 +90,7 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
     expires_at, quarantined_until, *rests_until = head["until"]
     reception = None
     if head["reception"] is not None:
-        received_at, correlation, size = head["reception"]
-        reception = Reception(received_at, Correlation(correlation), size)
+        reception = _reception(*head["reception"])
     hold, claim = None, ""
     if head.get("hold") is not None:
         until, timeout, claims, who, given_back_at, claim, not_before, *approved = head["hold"]
@@ -108,6 +107,7 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         progress=progress,
         late=late,
         matched_by=None if reception is None else reception.correlation,
+        confirmed_by=None if reception is None else reception.finding,
     )
     reports = [Report(number, at, text) for (number, at), text in zip(head["reports"], texts[5:], strict=True)]
     return Record(
@@ -124,6 +124,15 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         rests_until=rests_until[0] if rests_until else 0,
         number=head["n"],
     )
+
+
+def _of_reception(one: Reception) -> list[Any]:
+    found = [] if one.finding is None else [one.finding.decode("ascii")]
+    return [one.received_at, one.correlation, one.size, *found]
+
+
+def _reception(received_at: int | None, correlation: str, size: int, finding: str | None = None) -> Reception:
+    return Reception(received_at, Correlation(correlation), size, None if finding is None else finding.encode("ascii"))
 
 
 def _hold(hold: Hold, claim: str) -> list[Any]:

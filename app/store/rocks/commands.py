@@ -22,6 +22,7 @@ from app.core.commands.routing import Outcome, Recorded
 from app.core.commands.stream import Marks, StreamPage
 from app.core.errors import StoreUnavailableError
 from app.core.profiles.lanes import CommandLane
+from app.core.profiles.probes import ProbeFinding
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
 from app.store.holds import Claimed, Decided, HeldEntry, LaneOccupancy, Waits
@@ -131,6 +132,9 @@ class RocksStateStore:
 
     async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
         return await self.change(lambda memory: memory.finish(command_id, state, finisher, error))
+
+    async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:
+        return await self.change(lambda memory: memory.confirm(command_id, finding, finder))
 
     async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:
         return await self.change(lambda memory: memory.mark(command_id, state, sender))

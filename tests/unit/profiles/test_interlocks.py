@@ -61,7 +61,7 @@ def test_methods_are_patterns() -> None:
     assert [bool(one.interlocks_of(method)) for method in ("close", "put_in", "put", "open")] == [
         *(True, True, False, False)
     ]
-    assert one.topic_of_input(one.interlocks[0].inputs[0], "a") == "d/a/state"
+    assert one.topic_for(one.interlocks[0].inputs[0].topic, "a") == "d/a/state"
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ TABLES: Final = {
     "ProtobufTable": "Codecs",
     "ReplyTable": "Replies",
     "RequestTable": "Request",
+    "ProbeTable": "Probes",
     "ResponseTable": "Responses",
     "RuleTable": "Rules",
     "SourceTable": "Sources",

@@ -13,7 +13,7 @@ from app.core.commands.approval import Approval, ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
 from app.core.commands.history import LATE_STATES
-from app.core.commands.reception import reception_of
+from app.core.commands.reception import reception_of, reception_of_finding
 from app.core.commands.routing import Follower, MatchResult, Outcome, Recorded
 from app.core.commands.stream import CommandChangeKind
 from app.core.errors import (
@@ -27,6 +27,7 @@ from app.core.errors import (
 from app.core.identifiers import partition_of_command
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import LaneOrder
+from app.core.profiles.probes import ProbeFinding
 from app.core.webhooks.deliveries import OutboxEntry
 from app.store.commands import Finished, Joined, Registered
 from app.store.holds import Decided
@@ -38,6 +39,7 @@ from app.store.memory.fleets import MemoryFleets
 from app.store.memory.schedules import MemorySchedules
 from app.store.memory.webhooks import MemoryWebhooks
 from app.store.rules import (
+    CONFIRMED_FROM,
     HOLD_EXPIRED,
     MAX_JOINED,
     MOST_HELD,
@@ -47,10 +49,12 @@ from app.store.rules import (
     NOT_APPROVED,
     SWEEP_LIMIT,
     ended_by,
+    error_of_finding,
     lane_taken,
     late_annex,
     marked_by,
     micros,
+    not_confirmed,
     refused_by_second,
     superseded,
     too_many_held,
@@ -145,6 +149,23 @@ class MemoryCommandWriter:
                 raise IllegalTransitionError(command_id, f"a command that is {record.command.state} cannot be {state}")
             self._settle(record, state, None, error, finisher)
         return Finished(won, record.settled)
+
+    async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:
+        self._table.forget_expired()
+        record = self._table.records.get(command_id)
+        if record is None:
+            raise CommandNotFoundError(command_id)
+        if not record.open:
+            return Finished(won=False, outcome=record.settled)
+        if record.command.state not in CONFIRMED_FROM:
+            raise not_confirmed(command_id, record.command.state)
+        if not record.registration.expectations:
+            raise not_confirmed(command_id, "one-way")
+        if self._table.now() > record.command.deadline:
+            raise not_confirmed(command_id, "past its deadline")
+        record.reception = reception_of_finding(finding)
+        self._settle(record, finding.state, None, error_of_finding(finding), finder, received_by=finder)
+        return Finished(won=True, outcome=record.settled)
 
     async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:
         allowed = marked_by(state)
@@ -299,6 +320,7 @@ class MemoryCommandWriter:
             result=result,
             error=error,
             matched_by=None if record.reception is None else record.reception.correlation,
+            confirmed_by=None if record.reception is None else record.reception.finding,
         )
         quarantine = (
             registration.quarantine if not held and state in (CommandState.TIMED_OUT, CommandState.CANCELLED) else None

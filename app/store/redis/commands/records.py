@@ -158,6 +158,7 @@ def _command(command_id: str, fields: Fields) -> Command:
         hold=_hold(fields),
         notify=tuple((fields.get("notify") or b"").decode().split()),
         matched_by=None if reception is None else reception.correlation,
+        confirmed_by=None if reception is None else reception.finding,
     )
 
 

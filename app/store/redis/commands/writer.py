@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import Final
@@ -17,7 +18,7 @@ from app.core.cluster.wakekey import WakeKey
 from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
-from app.core.commands.reception import encode_reception, reception_of
+from app.core.commands.reception import encode_reception, reception_of, reception_of_finding
 from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.errors import (
     CommandNotFoundError,
@@ -32,16 +33,18 @@ from app.core.errors import (
 )
 from app.core.identifiers import partition_of, partition_of_command
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.probes import ProbeFinding
 from app.store.commands import Finished, Joined, Registered
 from app.store.holds import Decided
 from app.store.redis.commands import records
 from app.store.redis.commands.holds import note_held
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
-from app.store.redis.driver.scripts import FINISH, HOLD_DECIDE, MARK, REGISTER, RESPOND, SWEEP
+from app.store.redis.driver.scripts import CONFIRM, FINISH, HOLD_DECIDE, MARK, REGISTER, RESPOND, SWEEP
 from app.store.redis.driver.steps import LEAST_STEP_US, StoreSteps
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import (
+    CONFIRMED_FROM,
     HOLD_EXPIRED,
     MAX_JOINED,
     MOST_HELD,
@@ -52,9 +55,11 @@ from app.store.rules import (
     SWEEP_LIMIT,
     busy,
     ended_by,
+    error_of_finding,
     lane_taken,
     marked_by,
     micros,
+    not_confirmed,
     refused_by_second,
     superseded,
     too_many_held,
@@ -191,6 +196,30 @@ class RedisCommandWriter:
                 raise self._unreadable.skipped(UnreadableRecordError(command_id, reason.decode()))
             case [b"illegal", before]:
                 raise IllegalTransitionError(command_id, f"a command that is {before.decode()} cannot be {state}")
+            case _:
+                raise CommandNotFoundError(command_id)
+
+    async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:
+        try:
+            script_keys = _fixed_keys(partition_of_command(command_id), command_id)
+        except InvalidInputError:
+            raise CommandNotFoundError(command_id) from None
+        state, error, reception = finding.state, error_of_finding(finding), reception_of_finding(finding)
+        behind = encode_reception(reception)
+        allowed = records.words(CONFIRMED_FROM)
+        reply = await self._lanes.run(
+            CONFIRM, script_keys, command_id, state.value, allowed, finder, behind, error or b""
+        )
+        match reply:
+            case [b"won", finished_at, told]:
+                made = records.made(command_id, state, finished_at, error, await self._heard(told))
+                return Finished(won=True, outcome=replace(made, received_by=finder, reception=reception))
+            case [b"lost", *fields]:
+                return Finished(won=False, outcome=self._unreadable.told(command_id, fields))
+            case [b"unreadable", reason]:
+                raise self._unreadable.skipped(UnreadableRecordError(command_id, reason.decode()))
+            case [b"illegal", what_it_is]:
+                raise not_confirmed(command_id, what_it_is.decode())
             case _:
                 raise CommandNotFoundError(command_id)
 

@@ -1,0 +1,143 @@
+"""Probes: what the last word of a device says about a command that it has not answered.
+
+Only what the device said after the broker had the command counts, and whatever is unknown settles nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from app.core.access.patterns import fits
+from app.core.commands.command import CommandState
+from app.core.errors import UndecodableMessageError
+from app.core.payload import MISSING, JsonValue, lookup
+from app.core.profiles.echoes import Wish
+from app.core.profiles.interlocks import AHEAD, InterlockCondition, JudgedAs, presentable, worst_of
+from app.core.profiles.sources import Decode
+from app.core.profiles.templates import CommandFacts
+from app.core.topics import TopicTemplate
+
+_AHEAD_US: Final = AHEAD // timedelta(microseconds=1)
+
+
+class ProbeEvidence(StrEnum):
+    """The reason for which a state says something about a command."""
+
+    BOUND = "bound"
+    """It names the command."""
+    GOAL = "goal"
+    """It is what was asked for, whoever did it."""
+
+
+class Unsettled(StrEnum):
+    """The reason for which a state settles nothing."""
+
+    NO_PUBACK = "no_puback"
+    """The broker has not said that it has the command, or that anybody was subscribed."""
+    BLIND = "blind"
+    """The event log could not be read."""
+    UNTOLD = "untold"
+    """The device has said nothing since the broker had the command."""
+    UNKNOWN = "unknown"
+    """The state cannot be read, lacks what it is judged by, or comes from the future."""
+    ANOTHER = "another"
+    """The state names another command, or none."""
+    NOT_SO = "not_so"
+    """The state is not what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A rule of a profile: what the state of a device says about commands of these methods.
+
+    With `bound`, the state names the command that it speaks of, and `done` or `not_done` ends it. With `goal`, a state
+    that is as `done` says is enough. It begins `within` before the deadline.
+    """
+
+    methods: tuple[str, ...]
+    """Patterns, in which `*` is any text."""
+    topic: TopicTemplate
+    decode: Decode
+    done: tuple[InterlockCondition, ...]
+    within: timedelta
+    not_done: tuple[InterlockCondition, ...] = ()
+    bound: tuple[Wish, ...] = ()
+    goal: bool = False
+    database: str | None = None
+
+    def binds(self, method: str) -> bool:
+        """True if it says something about commands of this method."""
+        return any(fits(pattern, method) for pattern in self.methods)
+
+
+class ToldState(NamedTuple):
+    """The last value of a topic as bytes, and when it was told, in microseconds since the epoch."""
+
+    data: bytes
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFinding:
+    """The outcome of a command as its device's state has it. `at` is when that was told, in µs since the epoch."""
+
+    state: CommandState
+    evidence: ProbeEvidence
+    topic: str
+    at: int
+    value: Mapping[str, JsonValue]
+    """The values by which it was judged, by their paths."""
+    size: int = 0
+    """Of the message that told the state, in bytes."""
+
+    def to_json(self) -> bytes:
+        """Return it as records have it: plain ASCII without a blank, as it stands between blanks."""
+        said = {"kind": self.evidence, "topic": self.topic, "at": self.at, "value": self.value}
+        return json.dumps(said, separators=(",", ":")).replace(" ", "\\u0020").encode("ascii")
+
+
+def judge_state(
+    probe: Probe, topic: str, told: ToldState | None, acknowledged_at: int, now: int, facts: CommandFacts
+) -> ProbeFinding | Unsettled:
+    """Return what the last word on a topic says about a command that the broker had at `acknowledged_at` (µs).
+
+    Clocks of the event log and of the store may differ by as much as `AHEAD`, so what was told within that after the
+    acknowledgement may have been told before.
+    """
+    if told is None or told.at <= acknowledged_at + _AHEAD_US:
+        return Unsettled.UNTOLD
+    if told.at > now + _AHEAD_US:
+        return Unsettled.UNKNOWN
+    try:
+        document = probe.decode(told.data)
+    except UndecodableMessageError:
+        return Unsettled.UNKNOWN
+    if probe.bound and not all(wish.concerns(facts) and wish.granted(document, facts) for wish in probe.bound):
+        return Unsettled.ANOTHER
+    done, not_done = _judged(probe.done, document), _judged(probe.not_done, document)
+    if done is JudgedAs.HOLDS and not_done is not JudgedAs.HOLDS:
+        state, conditions = CommandState.SUCCEEDED, probe.done
+    elif probe.bound and not_done is JudgedAs.HOLDS and done is not JudgedAs.HOLDS:
+        state, conditions = CommandState.FAILED, probe.not_done
+    else:
+        return Unsettled.NOT_SO if done is JudgedAs.VIOLATED else Unsettled.UNKNOWN
+    evidence = ProbeEvidence.BOUND if probe.bound else ProbeEvidence.GOAL
+    return ProbeFinding(state, evidence, topic, told.at, _values(conditions, document), len(told.data))
+
+
+def _judged(conditions: tuple[InterlockCondition, ...], document: JsonValue) -> JudgedAs:
+    """Return whether all of them hold; none at all says nothing."""
+    if not conditions:
+        return JudgedAs.UNKNOWN
+    found = [(one, lookup(document, one.path)) for one in conditions]
+    return worst_of(JudgedAs.UNKNOWN if value is MISSING else one.judge(value)[0] for one, value in found)
+
+
+def _values(conditions: tuple[InterlockCondition, ...], document: JsonValue) -> Mapping[str, JsonValue]:
+    found = {".".join(one.path): lookup(document, one.path) for one in conditions}
+    return {path: presentable(value) for path, value in found.items() if value is not MISSING}
