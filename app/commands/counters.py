@@ -72,6 +72,10 @@ COUNTERS: Final = CounterTable(
             ),
             {f"probe.{one}": str(one) for one in (*ProbeEvidence, *Unsettled)},
         ),
+        (
+            counted("homing_probe_contradicted", "Late answers that said something else than a probe had settled"),
+            {"probe.contradicted": ""},
+        ),
     ),
     prefixed={"explained.": counted("homing_explanations", "Commands that were explained", "verdict")},
     at_zero=("explained.no_idea",),

@@ -10,6 +10,7 @@ from app.callbacks.observer import Observer, Way
 from app.callbacks.pending import Pending
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
+from app.core.commands.reception import Reception
 from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.runtime.histograms import Histogram, StoreMeasures
 from app.runtime.telemetry import Counters
@@ -72,6 +73,8 @@ class CommandMeasures(Observer):
             self._counters["response.local" if self._node_id in recorded.waiting else "response.forwarded"] += 1
         elif (name := _BY_VERDICT.get(recorded.verdict)) is not None:
             self._counters[name] += 1
+            if recorded.verdict is MatchResult.LATE and _contradicts(answer, recorded.outcome):
+                self._counters["probe.contradicted"] += 1
 
     def unrecorded(self, answer: Answer) -> None:
         self._counters["response.not_recorded"] += 1
@@ -95,7 +98,7 @@ class CommandMeasures(Observer):
         if sent is not None:
             if pending.acknowledged_at is not None:
                 self.publish.observe(pending.acknowledged_at - sent)
-            if pending.received_by is not None:
+            if pending.received_by is not None and not _found_by_a_probe(pending.reception):
                 self.respond[pending.received_by != self._node_id].observe(closed - sent)
         if delivered is not None:
             self.deliver.observe(delivered - closed)
@@ -108,3 +111,12 @@ class CommandMeasures(Observer):
         """
         if outcome.state is not CommandState.CANCELLED:
             self.commands[OTHER_PROFILE, outcome.state] += 1
+
+
+def _found_by_a_probe(reception: Reception | None) -> bool:
+    return reception is not None and reception.finding is not None
+
+
+def _contradicts(answer: Answer, outcome: Outcome | None) -> bool:
+    """Return whether a late answer says something else than what a probe had settled."""
+    return outcome is not None and _found_by_a_probe(outcome.reception) and outcome.state is not answer.state

@@ -151,8 +151,9 @@ class CommandWriter(Protocol):
         Of several responses exactly one wins. An open command takes the answer's state, result and error; index entries
         and deadline go; a Correlation.VALUE names the command until its retention ends or another one takes it, so that
         a repeated response is known for what it is. A reading of another profile than the command's is no match. The
-        first later final answer of one that timed out, was cancelled or was not sent is annexed. With `open_only` a
-        command that has its outcome is left as it is (FINISHED); where this very step has made it, it is a DUPLICATE.
+        first later final answer of one that timed out, was cancelled, was not sent or was settled by a probe is
+        annexed. With `open_only` a command that has its outcome is left as it is (FINISHED); where this very step has
+        made it, it is a DUPLICATE.
         Waits for an absent store as long as it takes: the caller holds an unacknowledged message.
         """
 

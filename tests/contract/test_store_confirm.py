@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -129,3 +130,29 @@ async def test_it_frees_the_place_in_a_lane(store: StateStore) -> None:
     finished = await store.confirm(first.command_id, OPEN, "node-a")
     assert finished.outcome.follower is not None
     assert finished.outcome.follower.command_id == second.command_id
+
+
+@pytest.mark.parametrize("said", [S.SUCCEEDED, S.FAILED])
+async def test_an_answer_after_all_is_annexed_once_and_changes_nothing(
+    store: StateStore, other_node: StateStore, said: CommandState
+) -> None:
+    wanted = registration()
+    await store.register(wanted)
+    confirmed = await store.confirm(wanted.command_id, OPEN, "node-a")
+    running = await other_node.respond(answer(wanted, S.RUNNING), "node-b")
+    assert running.verdict is MatchResult.DUPLICATE
+    late = await other_node.respond(answer(wanted, said), "node-b")
+    assert (late.verdict, late.outcome) == (MatchResult.LATE, confirmed.outcome)
+    assert (await store.respond(answer(wanted, S.FAILED), "node-a")).verdict is MatchResult.DUPLICATE
+    command = await store.read(wanted.command_id)
+    assert (command.state, command.confirmed_by) == (S.SUCCEEDED, OPEN.to_json())
+    assert json.loads(command.late or b"")["state"] == said
+
+
+async def test_what_an_echo_has_answered_takes_nothing_late(store: StateStore) -> None:
+    wanted = registration()
+    await store.register(wanted)
+    echo = replace(answer(wanted), correlation=Correlation.ECHO)
+    assert (await store.respond(echo, "node-a")).verdict is MatchResult.WON
+    assert (await store.respond(answer(wanted, S.FAILED), "node-a")).verdict is MatchResult.DUPLICATE
+    assert (await store.read(wanted.command_id)).late is None

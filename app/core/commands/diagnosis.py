@@ -127,7 +127,8 @@ def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
     if verdict is Verdict.HELD:
         return case.waits
     if verdict is Verdict.PROBE_CONFIRMED and (finding := case.command.confirmed_by) is not None:
-        return (_finding(finding, case.command.finished_at or case.command.deadline),)
+        found = _finding(finding, case.command.finished_at or case.command.deadline)
+        return (found,) if case.command.late is None else (found, _late_answer(case.command.late))
     if verdict is Verdict.REFUSED_BY_SECOND and (decision := decision_of(case.command)) is not None:
         return (decision.note,) if decision.note else ()
     if verdict is Verdict.WRONG_PROFILE and (heard := case.elsewhere) is not None:
@@ -143,6 +144,10 @@ def _finding(finding: bytes, settled_at: int) -> str:
     values = ", ".join(f"{path} was {json.dumps(value)}" for path, value in said["value"].items())
     age = max(0, settled_at - said["at"]) / 1_000_000
     return f"{values} on {said['topic']}, told {age:.1f} s before ({said['kind']})"
+
+
+def _late_answer(late: bytes) -> str:
+    return f"later the device answered that it has {json.loads(late)['state']}"
 
 
 def _second(case: Case) -> str:

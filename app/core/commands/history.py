@@ -54,7 +54,12 @@ class Account:
     def complete(self) -> bool:
         """True if nothing can happen to it any more."""
         command = self.command
-        return command.state.final and (command.late is not None or command.state not in LATE_STATES)
+        return command.state.final and (command.late is not None or not takes_late(command))
+
+
+def takes_late(command: Command) -> bool:
+    """True if a response after the outcome is still news, as none has made it."""
+    return command.state in LATE_STATES or command.confirmed_by is not None
 
 
 def thinned(reports: Sequence[_One]) -> list[_One]:

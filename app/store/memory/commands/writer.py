@@ -12,7 +12,7 @@ from app.core.cluster.wakekey import WakeKey
 from app.core.commands.approval import Approval, ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
-from app.core.commands.history import LATE_STATES
+from app.core.commands.history import takes_late
 from app.core.commands.reception import reception_of, reception_of_finding
 from app.core.commands.routing import Follower, MatchResult, Outcome, Recorded
 from app.core.commands.stream import CommandChangeKind
@@ -288,7 +288,7 @@ class MemoryCommandWriter:
         return oldest if oldest is not None and self._table.records[oldest].by_order(answer.topic) else None
 
     def _annex(self, record: Record, answer: Answer, now: int) -> MatchResult:
-        if record.command.state not in LATE_STATES or answer.state is CommandState.RUNNING:
+        if not takes_late(record.command) or answer.state is CommandState.RUNNING:
             return MatchResult.DUPLICATE
         self._table.indexes.free(answer.topic, record.command.id)
         self._table.has_changed(record)

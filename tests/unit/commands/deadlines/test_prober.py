@@ -250,3 +250,19 @@ async def test_a_command_with_less_time_than_its_probe_is_looked_at_from_the_beg
     stage.tell(on=True)
     await stage.after(1)
     assert (await outcome(invocation)).matched_by is Correlation.PROBE
+
+
+@pytest.mark.parametrize(("status", "contradictions"), [("ok", 0), ("error", 1)])
+async def test_an_answer_that_says_something_else_afterwards_is_counted(
+    stage: Stage, status: str, contradictions: int
+) -> None:
+    invocation = await stage.sent()
+    await stage.after(5)
+    stage.tell(on=True)
+    await stage.after(3)
+    assert (await outcome(invocation)).matched_by is Correlation.PROBE
+    stage.lamp.say(stage.lamp.received[0], status)
+    await turns()
+    command = await stage.assembly.store.read(invocation.command.id)
+    assert command.late is not None
+    assert stage.member.counters["probe.contradicted"] == contradictions

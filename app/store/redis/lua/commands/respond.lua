@@ -140,7 +140,9 @@ end
 if ARGV[11] and redis.call('GET', attempt) ~= id then
   return reply('finished')
 end
-if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancelled' or known_state == 'unsent') then
+-- What a probe found is a further word (app/core/commands/reception.py).
+local probed = string.find(by or '', '^%S+ %d+ v %+%d+ ')
+if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancelled' or known_state == 'unsent' or probed) then
   redis.call('ZREM', key('topic', topic_digest), id)
   if not late then
     redis.call('HSET', record, 'late', string.format('{"state":"%s","result":', state)
