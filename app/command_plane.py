@@ -141,7 +141,7 @@ def open_commands(
         watches=observed.watches,
         stream=observed.command_stream,
         peers=peers,
-        explainer=_explainer(kernel, peers, observed.notes, home.open_commands, sending.judge),
+        explainer=_explainer(kernel, peers, observed.notes, home, sending.judge),
         invoker=sending.invoker,
         holder=sending.holder,
         approver=sending.approver,
@@ -295,18 +295,16 @@ def _repeater(kernel: Kernel, observed: Observed, way: _WayOut) -> Repeater:
 
 
 def _prober(kernel: Kernel, home: _Home, way: _WayOut, around: CommandSurroundings) -> Prober:
-    prober = Prober(
+    return Prober(
         store=kernel.store,
         open_commands=home.open_commands,
         profiles=kernel.languages.profiles,
         last_event=around.last_event,
-        now_us=kernel.now_us,
+        kept=way.expirer.kept,
         clock=kernel.clock,
         node_id=kernel.info.node_id,
         counters=kernel.counters,
     )
-    way.expirer.kept.add(prober.keep)
-    return prober
 
 
 def _drainer(
@@ -390,10 +388,8 @@ def _peers(kernel: Kernel) -> PeerQuery:
     return peers
 
 
-def _explainer(
-    kernel: Kernel, peers: PeerQuery, notes: Notes, open_commands: OpenCommands, judge: HeldJudge
-) -> Explainer:
-    notes.open_command = open_commands.get
+def _explainer(kernel: Kernel, peers: PeerQuery, notes: Notes, home: _Home, judge: HeldJudge) -> Explainer:
+    notes.open_command = home.open_commands.get
     return Explainer(
         peers=peers,
         recall=notes.about,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from app.core.errors import (
 from app.core.profiles.probes import Probe, ProbeFinding, ToldState, Unsettled, judge_state
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.templates import facts_of
+from app.runtime.listeners import Listeners
 from app.runtime.telemetry import Counters
 from app.store.commands import CommandStore
 
@@ -44,7 +45,7 @@ class _Look(NamedTuple):
 class Prober:
     """Keeps the instants at which probes look, on the monotonic clock. It looks until something settles the command.
 
-    `now_us` is this node's time, in microseconds since 1970, as positions of events are.
+    `kept` tells of each command whose deadline this node keeps, and how far away that is.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Prober:
         open_commands: OpenCommands,
         profiles: Mapping[str, DeviceProfile],
         last_event: LastEvent,
-        now_us: Callable[[], int],
+        kept: Listeners[str, timedelta],
         clock: Clock,
         node_id: str,
         counters: Counters,
@@ -63,13 +64,14 @@ class Prober:
         self._open_commands = open_commands
         self._profiles = {name: one for name, one in profiles.items() if one.probes}
         self._last_event = last_event
-        self._now_us = now_us
         self._clock = clock
         self._node_id = node_id
         self._counters = counters
         self._looks: list[_Look] = []
         self._changed = asyncio.Event()
         self._log = structlog.get_logger()
+        if self._profiles:
+            kept.add(self.keep)
 
     def keep(self, command_id: str, timeout: timedelta) -> None:
         """Look at the state of its device before a timeout that begins now, if its profile has a probe for it."""
@@ -123,7 +125,9 @@ class Prober:
         except (CommandNotFoundError, UnreadableRecordError):
             return Unsettled.UNKNOWN
         told = None if event is None else ToldState(event.entry.value, event.position)
-        return judge_state(probe, topic, told, reach.acknowledged_at, self._now_us(), facts_of(command))
+        return judge_state(
+            probe, topic, told, reach.acknowledged_at, round(self._clock.wall() * 1_000_000), facts_of(command)
+        )
 
     async def _settled(self, command_id: str, finding: ProbeFinding) -> bool:
         """Record what was found, and return whether there is nothing left to do; false while the store is away."""
