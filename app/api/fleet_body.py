@@ -25,7 +25,7 @@ from app.core.fleets.spec import (
     read_rules,
     read_waves,
 )
-from app.core.fleets.targets import BRANCHES, LEAVES, read_selector
+from app.core.fleets.targets import BRANCHES, LEAVES, as_shown, read_selector
 from app.core.payload import JsonValue, kind_in_words
 from app.fleets.administration import RunRequest
 from app.fleets.plan import FleetCommand
@@ -82,7 +82,7 @@ class FleetBodyReader:
             )
 
         return RunRequest(
-            targets=targets,
+            targets=as_shown(targets),
             selector=selector,
             command=command,
             spec=spec,

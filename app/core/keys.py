@@ -24,7 +24,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:webhook:{<endpoint id>}:events` | hash | event id → delivery | a week after |
 | `mqtt:webhook:{<endpoint id>}:failing` | string | since when (µs) it does nothing but fail | with a success |
 | `mqtt:run:{<run id>}` | hash | a fleet run (app/store/redis/lua/fleets/create.lua) | a week after its end |
-| `mqtt:run:{<run id>}:targets` | string | id and profile of each target (JSON, zlib) | with the run |
+| `mqtt:run:{<run id>}:targets` | hash | 1,000 targets each (JSON, zlib) by digest and number | with the run |
 | `mqtt:run:{<run id>}:results` | hash | index of a target → how it ended (JSON) | with the run |
 | `mqtt:run:{<run id>}:lease` | string | who drives it | lease time |
 | `mqtt:run:{<run id>}:epoch` | string | how often it changed hands | with the run |

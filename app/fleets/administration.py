@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -24,6 +23,7 @@ from app.core.fleets.targets import TargetCandidate, TargetSelector, read_select
 from app.fleets.drivers import FleetDrivers
 from app.fleets.plan import FleetCommand, KnownRun, RunPlan
 from app.fleets.selection import TargetSelection
+from app.fleets.target_list import TargetList
 from app.store.commands import CommandReader
 from app.store.fleets import FleetStore, NewRecord, RunChange, Written
 
@@ -107,12 +107,14 @@ class FleetAdministrator:
         if key is not None and (there := await self._store.read(run_id)) is not None:
             if there.fingerprint != request.fingerprint:
                 raise _other(run_id)
+            await self._store.relist(there)
             return KnownRun.of(there), True
         found = await self.choose(request, owner)
         await self._holder.check_known()
         spec = request.spec(await self._commands.now())
         profiles = {one.device_id: one.profile for one in found}
-        ids = list(profiles) if request.as_listed else shuffled(run_id, profiles)
+        # In a thread, as 100,000 of them would keep others waiting.
+        ids = list(profiles) if request.as_listed else await asyncio.to_thread(shuffled, run_id, profiles)
         run = new_run(spec, len(ids))
         plan = RunPlan(
             tenant=owner.tenant,
@@ -159,7 +161,7 @@ class FleetAdministrator:
             raise NoTargetsError(f"no target of {run_id} is {' or '.join(words)}; nothing was begun")
         request = RunRequest(
             targets={"run": {"id": run_id, "of": words}},
-            selector=read_selector({"devices": ids}),
+            selector=await asyncio.to_thread(read_selector, {"devices": ids}),
             command=known.plan.command,
             spec=known.plan.spec.again,
             as_listed=True,
@@ -189,17 +191,21 @@ class FleetAdministrator:
         may_know: Callable[[str, str, str], bool],
     ) -> tuple[list[TargetRow], int | None]:
         """A page of targets behind an index, and the index that it ended at, where there may be more."""
-        listed, method = await self._store.targets(known.record.run_id), known.plan.command.method
-        wanted = (
-            index
-            for index in range(after + 1, len(listed))
-            if mark in (None, known.run.marks[index]) and may_know(listed[index][0], listed[index][1], method)
-        )
-        indexes = list(islice(wanted, limit + 1))
-        page = indexes[:limit]
-        results = await self._store.results(known.record.run_id, page)
-        rows = [_row(known, index, listed[index], result) for index, result in zip(page, results, strict=True)]
-        return rows, page[-1] if len(indexes) > limit else None
+        listed, method = TargetList(self._store, known.record.run_id), known.plan.command.method
+        found: dict[int, Sequence[str]] = {}
+        is_last = True
+        for index in range(after + 1, len(known.run.marks)):
+            if mark not in (None, known.run.marks[index]):
+                continue
+            device, profile = await listed.at(index)
+            if may_know(device, profile, method):
+                if len(found) == limit:
+                    is_last = False
+                    break
+                found[index] = (device, profile)
+        results = await self._store.results(known.record.run_id, [*found])
+        rows = [_row(known, *one, result) for one, result in zip(found.items(), results, strict=True)]
+        return rows, None if is_last else max(found)
 
     async def all_targets(
         self, known: KnownRun, mark: TargetMark | None, may_know: Callable[[str, str, str], bool]

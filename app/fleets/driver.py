@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import orjson
@@ -217,7 +218,7 @@ class RunDriver:
     async def _hand(self, known: KnownRun, now: int) -> list[int]:
         """Mark the targets whose turn it is, up to what may be in flight; those that are away wait or are given up."""
         chosen: list[int] = []
-        due = [index for index in known.run.ready() if self._away.get(index, (now, now))[1] <= now][:LOOKS]
+        due = list(islice((one for one in known.run.ready() if self._away.get(one, (now, now))[1] <= now), LOOKS))
         while due and len(chosen) < known.run.room and known.run.state is RunState.RUNNING and not self._is_late():
             size = min(AT_A_TIME, known.run.room - len(chosen))
             some, due = due[:size], due[size:]

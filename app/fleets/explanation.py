@@ -10,6 +10,7 @@ from app.core.commands.command import CommandState
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.run import RunState, RunStep, Why
 from app.fleets.plan import KnownRun
+from app.fleets.target_list import TargetList
 from app.store.commands import CommandReader
 from app.store.fleets import FleetStore
 
@@ -51,22 +52,23 @@ class RunExplainer:
 
     async def explain(self, known: KnownRun) -> RunExplanation:
         """Explain a run that was read just now."""
-        listed = await self._store.targets(known.record.run_id)
+        listed = TargetList(self._store, known.record.run_id)
         handed = known.run.marked(TargetMark.HANDED)[:MOST_LOOKED]
-        commands = await self._commands.get([known.child(index, listed[index][0]) for index in handed])
+        children = [known.child(index, (await listed.at(index))[0]) for index in handed]
+        commands = await self._commands.get(children)
         held = sum(one is not None and one.state is CommandState.HELD for one in commands)
         last = known.run.status.steps[-1] if known.run.status.steps else None
         return RunExplanation(
             said=_said(known, last, held), because=last, held=held, failures=await self._failures(known, listed)
         )
 
-    async def _failures(self, known: KnownRun, listed: Sequence[Sequence[str]]) -> list[FailureGroup]:
+    async def _failures(self, known: KnownRun, listed: TargetList) -> list[FailureGroup]:
         bad = [index for index, mark in enumerate(known.run.marks) if mark in _BAD][:MOST_LOOKED]
         groups: dict[tuple[TargetMark, str, str], list[str]] = {}
         for index, result in zip(bad, await self._store.results(known.record.run_id, bad), strict=True):
             _, code, message = result or (0, "", "")
             key = TargetMark(known.run.marks[index]), "" if code is None else str(code), str(message)
-            groups.setdefault(key, []).append(listed[index][0])
+            groups.setdefault(key, []).append((await listed.at(index))[0])
         found = [FailureGroup(*key, len(devices), tuple(devices[:EXAMPLES])) for key, devices in groups.items()]
         return sorted(found, key=lambda one: -one.count)
 
@@ -84,7 +86,7 @@ def _said(known: KnownRun, last: RunStep | None, held: int) -> str:
         waits = f", {held} of which wait for their device" if held else ""
         return f"it is {state}: {flying} targets are in flight{waits}"
     if state is RunState.RUNNING:
-        left = len(run.ready())
+        left = sum(1 for _ in run.ready())
         return f"{left} targets of wave {run.status.wave + 1} have their turn: they are away, or are handed out next"
     return f"it is {state}" + (f": {last.said}" if last is not None and last.said else "")
 

@@ -21,6 +21,8 @@ MOST_OPEN: Final = 100
 """The number of runs that have not ended."""
 MOST_LISTED: Final = 1_000
 """The number of runs that are listed, the latest ones."""
+CHUNK: Final = 1_000
+"""So many targets are written and read together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +92,18 @@ class FleetStore(Protocol):
     async def create(self, record: NewRecord) -> str:
         """Keep a new run. Return its fingerprint: that of an earlier one where there is one with this id.
 
+        Nobody sees it before all its targets are written. If its writer dies before that, they are gone by themselves.
         CapacityError while MOST_OPEN runs have not ended.
         """
+
+    async def relist(self, record: RunRecord) -> None:
+        """Put a run that has not ended among those that are listed, if whoever created it died before they did."""
 
     async def read(self, run_id: str) -> RunRecord | None:
         """The run; None where there is none."""
 
-    async def targets(self, run_id: str) -> Sequence[Sequence[str]]:
-        """The id and the profile of each target, in their order; empty where there is no such run."""
+    async def targets(self, run_id: str, begin: int = 0, end: int | None = None) -> Sequence[Sequence[str]]:
+        """The id and the profile of these targets, in their order; empty where there is no such run."""
 
     async def results(self, run_id: str, indexes: Sequence[int]) -> Sequence[Sequence[Any] | None]:
         """The notes about these targets, in the same order; None where there is none."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
 from app.core.errors import CapacityError
 from app.core.fleets.ids import new_run_id
 from app.store import fleets as port
-from app.store.fleets import FleetStore, NewRecord, RunChange, RunRecord, Written
+from app.store.fleets import CHUNK, FleetStore, NewRecord, RunChange, RunRecord, Written
+from app.store.redis.driver.lane import Script
+from app.store.redis.driver.lanes import Lanes
+from app.store.redis.fleets import RedisFleets
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, MOMENT, Backend
 
@@ -59,6 +65,79 @@ async def test_what_is_kept_is_read(fleets: FleetStore) -> None:
     assert list(await fleets.open_runs()) == [wanted.run_id]
     assert await fleets.read(new_run_id("01J9")) is None
     assert list(await fleets.targets(new_run_id("01J9"))) == []
+
+
+async def test_many_targets_are_read_in_parts(fleets: FleetStore) -> None:
+    targets = [[f"dock-{number}", "dji"] for number in range(2 * CHUNK + 5)]
+    wanted = replace(record(), targets=targets, marks=b"." * len(targets))
+    await fleets.create(wanted)
+    bounds: list[tuple[int, int | None]] = [(0, None), (CHUNK, 2 * CHUNK), (CHUNK - 1, CHUNK + 1), (2 * CHUNK, 9_999)]
+    for begin, end in [*bounds, (2 * CHUNK + 5, 3 * CHUNK), (17, 17)]:
+        found = await fleets.targets(wanted.run_id, begin, end)
+        assert [list(one) for one in found] == targets[begin:end], (begin, end)
+
+
+async def test_who_dies_while_targets_are_written_leaves_nothing(
+    backend: Backend, fleets: FleetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Redis they are written in parts: what a dead writer has left goes by itself, and spoils no later try."""
+    monkeypatch.setattr("app.store.redis.fleets._DRAFT_MS", MOMENT // timedelta(milliseconds=1))
+    plain, calls = Lanes.run_for_list, count()
+
+    async def dies(lanes: Lanes, script: Script, *rest: Any) -> object:
+        if next(calls) == 2:
+            raise asyncio.CancelledError
+        return await plain(lanes, script, *rest)
+
+    targets = [[f"dock-{number}", "dji"] for number in range(3 * CHUNK)]
+    wanted = replace(record(), targets=targets, marks=b"." * len(targets))
+    with monkeypatch.context() as patched:
+        patched.setattr(Lanes, "run_for_list", dies)
+        try:
+            await fleets.create(wanted)
+        except asyncio.CancelledError:
+            assert await fleets.read(wanted.run_id) is None
+            assert list(await fleets.targets(wanted.run_id)) == []
+            assert list(await fleets.open_runs()) == list(await fleets.runs()) == []
+            await backend.advance(MOMENT * 3)
+            assert await backend.size() == 0
+        else:
+            assert next(calls) == 0, "there is one step, so nobody can die between two"
+    monkeypatch.setattr("app.store.redis.fleets._DRAFT_MS", 60_000)
+    await fleets.create(wanted)
+    assert [list(one) for one in await fleets.targets(wanted.run_id)] == targets
+
+
+async def test_a_run_whose_creator_died_before_it_was_listed_is_listed_by_the_next(
+    fleets: FleetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, wanted = RedisFleets._call, record()
+
+    async def dies(place: RedisFleets, *command: str | bytes | int) -> object:
+        if command[0] == "ZADD":
+            raise asyncio.CancelledError
+        return await plain(place, *command)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RedisFleets, "_call", dies)
+        with suppress(asyncio.CancelledError):
+            await fleets.create(wanted)
+    await fleets.relist(await read(fleets, wanted.run_id))
+    assert list(await fleets.open_runs()) == [wanted.run_id]
+    ended = change(await read(fleets, wanted.run_id), ended=True)
+    assert await fleets.write(wanted.run_id, ended) is Written.YES
+    await fleets.relist(await read(fleets, wanted.run_id))
+    assert list(await fleets.open_runs()) == []
+    assert [one.run_id for one in await fleets.runs()] == [wanted.run_id]
+
+
+async def test_two_who_create_one_run_mix_nothing_up(fleets: FleetStore) -> None:
+    one = replace(record(), targets=[[f"a-{n}", "dji"] for n in range(3 * CHUNK)], marks=b"." * 3 * CHUNK)
+    other = replace(one, targets=[[f"b-{n}", "dji"] for n in range(2 * CHUNK)], marks=b"." * 2 * CHUNK)
+    await asyncio.gather(*(fleets.create(wanted) for wanted in (one, other, one)))
+    found = [list(pair) for pair in await fleets.targets(one.run_id)]
+    assert found in (one.targets, other.targets)
+    assert len(found) == len((await read(fleets, one.run_id)).marks)
 
 
 async def test_an_id_is_given_once(fleets: FleetStore) -> None:

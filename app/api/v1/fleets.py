@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
@@ -246,10 +247,11 @@ async def list_fleet_targets(
     known = await bridge.runs.get(bridge.owner.tenant, run_id)
     mark = None if state is None else mark_of_word(state)
     if is_csv:
-        return _csv(run_id, targets_csv(await bridge.runs.all_targets(known, mark, asker.may_know)))
-    rows, last = await bridge.runs.targets(known, mark, after, limit, asker.may_know)
+        rows = await bridge.runs.all_targets(known, mark, asker.may_know)
+        return _csv(run_id, await asyncio.to_thread(targets_csv, rows))
+    page, last = await bridge.runs.targets(known, mark, after, limit, asker.may_know)
     behind = None if last is None else asker.cursors.give(kind, str(last), MOST_PLACE)
-    return _json({"targets": [target_json(one) for one in rows], "cursor": behind})
+    return _json({"targets": [target_json(one) for one in page], "cursor": behind})
 
 
 @router.get(

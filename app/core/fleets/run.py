@@ -5,8 +5,7 @@ Nothing here waits, reads or writes. Who drives a run tells it what has happened
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from types import MappingProxyType
@@ -153,7 +152,7 @@ class FleetRun:
         self.status: Final = status
         self.marks: Final = marks
         self.ends: Final[Sequence[int]] = spec.wave_ends(len(marks))
-        self._counts = Counter(marks)
+        self._counts = {one: marks.count(one) for one in TargetMark}
 
     @property
     def state(self) -> RunState:
@@ -175,18 +174,16 @@ class FleetRun:
 
     def marked(self, mark: TargetMark) -> list[int]:
         """The targets with this mark, in their order."""
-        return [index for index, one in enumerate(self.marks) if one == mark]
+        return list(self._found(mark, 0, len(self.marks)))
 
     def wave_of(self, index: int) -> int:
         """The wave that a target is in."""
         return next(wave for wave, end in enumerate(self.ends) if index < end)
 
-    def ready(self) -> Sequence[int]:
+    def ready(self) -> Iterator[int]:
         """The targets whose turn it is, in their order; none while nothing is handed out."""
-        if self.state is not RunState.RUNNING:
-            return ()
-        begin, end = self._bounds()
-        return [index for index in range(begin, end) if self.marks[index] == TargetMark.WAITING]
+        if self.state is RunState.RUNNING:
+            yield from self._found(TargetMark.WAITING, *self._bounds())
 
     @property
     def room(self) -> int:
@@ -279,8 +276,8 @@ class FleetRun:
         return self.ends[wave - 1] if wave else 0, self.ends[wave]
 
     def _wave_has_ended(self) -> bool:
-        begin, end = self._bounds()
-        return all(TargetMark(one).ended for one in self.marks[begin:end])
+        bounds = self._bounds()
+        return all(self.marks.find(one, *bounds) < 0 for one in (TargetMark.WAITING, TargetMark.HANDED))
 
     def _judge(self, now: int) -> None:
         """Pause or abort where a rule says so: in the very step in which a target ends."""
@@ -304,8 +301,9 @@ class FleetRun:
         self._skip_waiting()
 
     def _skip_waiting(self) -> None:
-        for index in self.marked(TargetMark.WAITING):
-            self._mark(index, TargetMark.SKIPPED)
+        self.marks[:] = self.marks.replace(bytes([TargetMark.WAITING]), bytes([TargetMark.SKIPPED]))
+        self._counts[TargetMark.SKIPPED] += self._counts[TargetMark.WAITING]
+        self._counts[TargetMark.WAITING] = 0
 
     def _end(self, now: int) -> None:
         if self.state is RunState.ABORTING:
@@ -319,8 +317,14 @@ class FleetRun:
         self._go(event, now, Why.DONE)
         self.status.ended_at = now
 
+    def _found(self, mark: TargetMark, begin: int, end: int) -> Iterator[int]:
+        index = self.marks.find(mark, begin, end)
+        while index >= 0:
+            yield index
+            index = self.marks.find(mark, index + 1, end)
+
     def _mark(self, index: int, mark: TargetMark) -> None:
-        self._counts[self.marks[index]] -= 1
+        self._counts[TargetMark(self.marks[index])] -= 1
         self._counts[mark] += 1
         self.marks[index] = mark
 

@@ -14,7 +14,9 @@ from app.core.fleets.spec import members_of
 from app.core.identifiers import validate_device_id
 from app.core.payload import kind_in_words
 
-MOST_TARGETS: Final = 10_000
+MOST_TARGETS: Final = 100_000
+SHOWN: Final = 100
+"""So many ids and patterns of a list are shown of what was asked for."""
 DEEPEST: Final = 4
 MOST_LEAVES: Final = 32
 LEAVES: Final = ("devices", "labels", "profile")
@@ -132,6 +134,17 @@ _LEAF: Final[Mapping[str, Callable[[str, object], TargetSelector]]] = {
     "labels": _labels,
     "profile": _profile,
 }
+
+
+def as_shown(value: object) -> Any:  # noqa: ANN401 - any JSON
+    """Return a selector without the tail of long lists: who reads a run reads this each time."""
+    if isinstance(value, dict):
+        found = {name: as_shown(one) for name, one in value.items()}
+        listed = value.get("devices")
+        if isinstance(listed, list) and len(listed) > SHOWN:
+            found |= {"devices": listed[:SHOWN], "more": len(listed) - SHOWN}
+        return found
+    return [as_shown(one) for one in value] if isinstance(value, list) else value
 
 
 def check_size(count: int) -> None:

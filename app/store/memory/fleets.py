@@ -79,14 +79,17 @@ class MemoryFleets:
         self._changed((RUN_ROW, record.run_id))
         return record.fingerprint
 
+    async def relist(self, record: RunRecord) -> None:
+        """Do nothing: a run is created and listed in one step."""
+
     async def read(self, run_id: str) -> RunRecord | None:
         self._forget_expired()
         known = self._runs.get(run_id)
         return None if known is None else known.record
 
-    async def targets(self, run_id: str) -> Sequence[Sequence[str]]:
+    async def targets(self, run_id: str, begin: int = 0, end: int | None = None) -> Sequence[Sequence[str]]:
         known = self._runs.get(run_id)
-        return () if known is None else known.targets
+        return () if known is None else known.targets[begin:end]
 
     async def results(self, run_id: str, indexes: Sequence[int]) -> Sequence[Sequence[Any] | None]:
         known = self._runs.get(run_id)

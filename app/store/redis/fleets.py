@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Sequence
 from datetime import timedelta
+from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
 
 from app.core import keys
-from app.store.fleets import KEPT, MOST_LISTED, NewRecord, RunChange, RunRecord, Written, check_open
+from app.core.errors import StoreUnavailableError
+from app.store.fleets import CHUNK, KEPT, MOST_LISTED, NewRecord, RunChange, RunRecord, Written, check_open
 from app.store.redis.driver.lanes import Lanes
-from app.store.redis.driver.scripts import FLEET_CREATE, FLEET_WRITE, ROLE
+from app.store.redis.driver.scripts import FLEET_CREATE, FLEET_FREEZE, FLEET_WRITE, ROLE
 from app.store.rules import micros
 
 _FIELDS: Final = ("version", "created", "fingerprint", "plan", "status")
 _KEPT_MS: Final = micros(KEPT) // 1000
+_DRAFT_MS: Final = 60_000
+"""The targets of a run that is not there wait for the next chunk of them for so long."""
 
 
 class RedisFleets:
@@ -29,6 +34,7 @@ class RedisFleets:
         run, targets, *_ = keys.run(record.run_id)
         if await self._call("HGET", run, "fingerprint") is None:
             check_open(int(await self._call("ZCARD", keys.OPEN_RUNS)))
+        digest, count = await self._freeze(run, targets, record.targets)
         found, created, ended = await self._lanes.run_for_list(
             FLEET_CREATE,
             [run, targets],
@@ -36,22 +42,59 @@ class RedisFleets:
             orjson.dumps(record.plan),
             orjson.dumps(record.status),
             record.marks,
-            zlib.compress(orjson.dumps(record.targets)),
+            digest,
+            count,
             micros(record.lasts + KEPT) // 1000,
         )
-        await self._call("ZADD", keys.RUNS, int(created), record.run_id)
-        if not ended:
-            await self._call("ZADD", keys.OPEN_RUNS, int(created), record.run_id)
+        if not created:
+            raise _lost(record.run_id)
+        await self._list(record.run_id, int(created), ended=bool(ended))
         return str(found, "ascii")
+
+    async def relist(self, record: RunRecord) -> None:
+        ended = await self._call("HGET", keys.run(record.run_id)[0], "ended")
+        await self._list(record.run_id, record.created_at, ended=bool(ended))
+
+    async def _list(self, run_id: str, created: int, *, ended: bool) -> None:
+        await self._call("ZADD", keys.RUNS, created, run_id)
+        if not ended:
+            await self._call("ZADD", keys.OPEN_RUNS, created, run_id)
+
+    async def _freeze(self, run: str, place: str, targets: Sequence[Sequence[str]]) -> tuple[str, int]:
+        """Write the targets chunk by chunk, under a digest of all of them: two who create one run mix nothing up."""
+        chunks, digest = [], blake2b(digest_size=16)
+        for begin in range(0, len(targets), CHUNK):
+            plain = orjson.dumps(targets[begin : begin + CHUNK])
+            digest.update(plain)
+            chunks.append(zlib.compress(plain))
+            await asyncio.sleep(0)
+        name = digest.hexdigest()
+        for number, chunk in enumerate(chunks):
+            done = await self._lanes.run_for_list(FLEET_FREEZE, [run, place], name, number, chunk, _DRAFT_MS)
+            if done == b"lost":
+                raise _lost(run)
+            if done == b"there":
+                break
+        return name, len(chunks)
 
     async def read(self, run_id: str) -> RunRecord | None:
         found = await self._call("HMGET", keys.run(run_id)[0], *_FIELDS, "marks")
         return _record(run_id, found)
 
-    async def targets(self, run_id: str) -> Sequence[Sequence[str]]:
-        found = await self._call("GET", keys.run(run_id)[1])
-        listed: list[list[str]] = [] if found is None else orjson.loads(zlib.decompress(found))
-        return listed
+    async def targets(self, run_id: str, begin: int = 0, end: int | None = None) -> Sequence[Sequence[str]]:
+        run, place, *_ = keys.run(run_id)
+        name, count = await self._call("HMGET", run, "frozen", "total")
+        if name is None:
+            return []
+        total = int(count) if end is None else min(end, int(count))
+        listed: list[list[str]] = []
+        first = begin // CHUNK
+        for number in range(first, -(-total // CHUNK)):
+            chunk = await self._call("HGET", place, f"{name.decode()}:{number}")
+            if chunk is None:  # it has ended for good between two looks
+                return []
+            listed += orjson.loads(zlib.decompress(chunk))
+        return listed[begin - first * CHUNK : total - first * CHUNK]
 
     async def results(self, run_id: str, indexes: Sequence[int]) -> Sequence[Sequence[Any] | None]:
         if not indexes:
@@ -103,6 +146,10 @@ class RedisFleets:
     async def _call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
         (reply,) = await self._lanes.replies_for_list([command])
         return reply
+
+
+def _lost(place: str) -> StoreUnavailableError:
+    return StoreUnavailableError(f"targets that were written for {place} are gone, so it was not begun; try again")
 
 
 def _record(run_id: str, found: Sequence[Any]) -> RunRecord | None:

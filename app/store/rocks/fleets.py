@@ -22,11 +22,14 @@ class RocksFleets:
     async def create(self, record: NewRecord) -> str:
         return await self._do(lambda one: one.create(record))
 
+    async def relist(self, record: RunRecord) -> None:
+        await self._do(lambda one: one.relist(record))
+
     async def read(self, run_id: str) -> RunRecord | None:
         return await self._do(lambda one: one.read(run_id))
 
-    async def targets(self, run_id: str) -> Sequence[Sequence[str]]:
-        return await self._do(lambda one: one.targets(run_id))
+    async def targets(self, run_id: str, begin: int = 0, end: int | None = None) -> Sequence[Sequence[str]]:
+        return await self._do(lambda one: one.targets(run_id, begin, end))
 
     async def results(self, run_id: str, indexes: Sequence[int]) -> Sequence[Sequence[Any] | None]:
         return await self._do(lambda one: one.results(run_id, indexes))

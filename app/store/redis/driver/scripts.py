@@ -32,7 +32,9 @@ HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_DECIDE = _OF_HOLDS = tuple(
 HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tuple(
     load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")
 )
-FLEET_CREATE, FLEET_WRITE = _OF_FLEETS = tuple(Script.of(_read(f"fleets/{name}")) for name in ("create", "write"))
+FLEET_FREEZE, FLEET_CREATE, FLEET_WRITE = _OF_FLEETS = tuple(
+    Script.of(_read(f"fleets/{name}")) for name in ("freeze", "create", "write")
+)
 SCHEDULE_WRITE: Script = Script.of(_read("schedules/write"))
 ROLE: Script = Script.of(_read("role"))
 WRITE_SESSIONS: Script = Script.of(_read("sessions/write"))

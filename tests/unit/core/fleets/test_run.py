@@ -183,7 +183,7 @@ class TestEnds:
         run = begun(3, spec(start_at=5))
         assert (run.state, list(run.ready())) == (S.WAITING, [])
         run.advance(5)
-        assert (run.state, len(run.ready())) == (S.RUNNING, 3)
+        assert (run.state, len(list(run.ready()))) == (S.RUNNING, 3)
 
     def test_what_has_ended_is_neither_paused_nor_aborted(self) -> None:
         run = begun(1, spec())

@@ -17,6 +17,7 @@ from homing_rig.figures.access_parts import parts
 from homing_rig.figures.audit import audit
 from homing_rig.figures.broker import broker
 from homing_rig.figures.clients import failing, rolling
+from homing_rig.figures.fleets import fleets
 from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
 from homing_rig.figures.limits import limits
 from homing_rig.figures.logins import logins
@@ -43,6 +44,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "access-parts": parts,
     "audit": audit,
     "broker": broker,
+    "fleets": fleets,
     "limits": limits,
     "logins": logins,
     "tokens": tokens,

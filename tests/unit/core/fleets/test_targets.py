@@ -1,0 +1,25 @@
+"""Targets as they are asked for: what is shown of long lists, and how many there may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.core.errors import InvalidInputError
+from app.core.fleets.targets import MOST_TARGETS, SHOWN, as_shown, check_size, read_selector
+
+
+def test_of_long_lists_the_beginning_is_shown_and_how_many_more_there_are() -> None:
+    ids = [f"dock-{number}" for number in range(SHOWN + 7)]
+    short = {"any": [{"labels": {"site": "north"}}, {"devices": ids[:SHOWN]}]}
+    assert as_shown(short) == short
+    asked = {"all": [{"not": {"devices": ids}}, {"profile": "dji"}]}
+    assert as_shown(asked) == {"all": [{"not": {"devices": ids[:SHOWN], "more": 7}}, {"profile": "dji"}]}
+    assert asked == {"all": [{"not": {"devices": ids}}, {"profile": "dji"}]}, "what was asked for stays"
+
+
+def test_there_are_so_many_targets_at_most() -> None:
+    check_size(MOST_TARGETS)
+    with pytest.raises(InvalidInputError, match="are 100001 devices; allowed are 100000 in one run"):
+        check_size(MOST_TARGETS + 1)
+    with pytest.raises(InvalidInputError, match="has 100001 entries; allowed are 100000"):
+        read_selector({"devices": ["dock-1"] * (MOST_TARGETS + 1)})
