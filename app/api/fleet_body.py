@@ -14,25 +14,27 @@ from app.core.characters import shown
 from app.core.commands.deadlines import LearnedTimeouts
 from app.core.errors import InvalidInputError
 from app.core.events.instants import parse_position
+from app.core.fleets.fields import members_of, read_length
 from app.core.fleets.spec import (
     LONGEST_RUN,
     USUAL_IN_FLIGHT,
     USUAL_LENGTH,
     RunSpec,
-    members_of,
+    read_further,
     read_in_flight,
-    read_length,
     read_rules,
     read_waves,
 )
 from app.core.fleets.targets import BRANCHES, LEAVES, as_shown, read_selector
+from app.core.fleets.windows import check_windows
 from app.core.payload import JsonValue, kind_in_words
 from app.fleets.administration import RunRequest
 from app.fleets.plan import FleetCommand
 from app.settings import Settings
 from app.store.rules import micros
 
-MEMBERS: Final = ("targets", "command", "waves", "stop", "in_flight", "start_at", "until", "order")
+FURTHER: Final = ("windows", "spread", "per", "done")
+MEMBERS: Final = ("targets", "command", "waves", "stop", "in_flight", "start_at", "until", "order", *FURTHER)
 OF_COMMAND: Final = ("method", "params", "timeout", "profile", "one_way", "hold")
 USUAL_HOLD: Final = timedelta(minutes=5)
 ORDERS: Final = ("shuffled", "as_listed")
@@ -63,6 +65,8 @@ class FleetBodyReader:
         selector = read_selector(targets)
         waves, stop = read_waves(body.get("waves", [])), read_rules(body.get("stop", []))
         in_flight = read_in_flight(body.get("in_flight", USUAL_IN_FLIGHT))
+        further = read_further(body)
+        check_windows(further.get("windows", ()), command.timeout)
         length = read_length("until", body["until"], LONGEST_RUN) if "until" in body else USUAL_LENGTH
         start_at = body.get("start_at")
         if start_at is not None and not isinstance(start_at, str):
@@ -79,6 +83,7 @@ class FleetBodyReader:
                 hold=hold,
                 start_at=begins,
                 until=begins + micros(length),
+                **further,
             )
 
         return RunRequest(

@@ -17,6 +17,7 @@ from app.core.clock import IdFactory
 from app.core.errors import NoTargetsError, RunMismatchError, RunNotFoundError, RunStateError
 from app.core.fleets.ids import new_run_id, run_id_of_key, validate_run_id
 from app.core.fleets.marks import MARK_OF_WORD, TargetMark
+from app.core.fleets.quorum import in_turn
 from app.core.fleets.run import FleetRun, new_run
 from app.core.fleets.spec import RunSpec
 from app.core.fleets.targets import TargetCandidate, TargetSelector, read_selector, shuffled
@@ -92,10 +93,12 @@ class FleetAdministrator:
 
     async def choose(self, request: RunRequest, owner: RunOwner) -> list[TargetCandidate]:
         """The devices that a run would have as targets, each of which can have such a command; nothing is begun."""
+        spec = request.spec(0)
+        if spec.labels:
+            self._selection.check_labels(spec.labels)
         found = await self._selection.targets(request.selector, request.command, owner.caller)
-        hold = request.spec(0).hold
         for one in {one.profile: one for one in found}.values():
-            self._holder.check(request.command.request(one.device_id, one.profile, hold))
+            self._holder.check(request.command.request(one.device_id, one.profile, spec.hold))
         return found
 
     async def create(self, request: RunRequest, owner: RunOwner, key: str | None) -> tuple[KnownRun, bool]:
@@ -112,9 +115,11 @@ class FleetAdministrator:
         found = await self.choose(request, owner)
         await self._holder.check_known()
         spec = request.spec(await self._commands.now())
-        profiles = {one.device_id: one.profile for one in found}
+        chosen = {one.device_id: one for one in found}
         # In a thread, as 100,000 of them would keep others waiting.
-        ids = list(profiles) if request.as_listed else await asyncio.to_thread(shuffled, run_id, profiles)
+        ids = list(chosen) if request.as_listed else await asyncio.to_thread(shuffled, run_id, chosen)
+        if spec.spread:
+            ids = await asyncio.to_thread(in_turn, {one: chosen[one].labels.get(spec.spread, "") for one in ids})
         run = new_run(spec, len(ids))
         plan = RunPlan(
             tenant=owner.tenant,
@@ -132,7 +137,7 @@ class FleetAdministrator:
                 plan=plan.to_json(),
                 status=run.kept(),
                 marks=bytes(run.marks),
-                targets=[[one, profiles[one]] for one in ids],
+                targets=[_frozen(chosen[one], spec) for one in ids],
                 lasts=timedelta(microseconds=spec.until - await self._commands.now()),
             )
         )
@@ -156,7 +161,7 @@ class FleetAdministrator:
         words = [one for one in MARK_OF_WORD if one in of]
         marks = {MARK_OF_WORD[one] for one in words}
         listed = await self._store.targets(run_id)
-        ids = [device for (device, _), mark in zip(listed, known.run.marks, strict=True) if mark in marks]
+        ids = [device for (device, *_), mark in zip(listed, known.run.marks, strict=True) if mark in marks]
         if not ids:
             raise NoTargetsError(f"no target of {run_id} is {' or '.join(words)}; nothing was begun")
         request = RunRequest(
@@ -197,7 +202,7 @@ class FleetAdministrator:
         for index in range(after + 1, len(known.run.marks)):
             if mark not in (None, known.run.marks[index]):
                 continue
-            device, profile = await listed.at(index)
+            device, profile, *_ = await listed.at(index)
             if may_know(device, profile, method):
                 if len(found) == limit:
                     is_last = False
@@ -242,13 +247,18 @@ class FleetAdministrator:
 
 
 def _row(known: KnownRun, index: int, target: Sequence[str], result: Sequence[Any] | None) -> TargetRow:
-    device, profile = target
+    device, profile, *_ = target
     mark = TargetMark(known.run.marks[index])
     has_command = mark not in (TargetMark.WAITING, TargetMark.SKIPPED, TargetMark.UNREACHABLE) or (
         mark is TargetMark.UNREACHABLE and result is not None and result[1] == "hold_expired"
     )
     identity = known.child(index, device) if has_command else None
     return TargetRow(index, device, profile, known.run.wave_of(index), mark, identity, result or ())
+
+
+def _frozen(target: TargetCandidate, spec: RunSpec) -> list[str]:
+    """The id, the profile, and the value of each label of which few may be in flight."""
+    return [target.device_id, target.profile, *(target.labels.get(one.label, "") for one in spec.per)]
 
 
 def _other(run_id: str) -> RunMismatchError:

@@ -7,7 +7,7 @@ the run next registers the same command again, and the store answers with the fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -25,7 +25,9 @@ from app.core.access.rules import Action
 from app.core.clock import Clock
 from app.core.commands.routing import Outcome
 from app.core.errors import AccessError, CapacityError, InvalidInputError, NeedsSecondPersonError, UnavailableError
+from app.core.fleets.fields import SHORTEST
 from app.core.fleets.marks import TargetMark, mark_of
+from app.core.fleets.quorum import within
 from app.core.fleets.run import RunState
 from app.fleets.plan import KnownRun
 from app.runtime.telemetry import Counters
@@ -218,7 +220,7 @@ class RunDriver:
     async def _hand(self, known: KnownRun, now: int) -> list[int]:
         """Mark the targets whose turn it is, up to what may be in flight; those that are away wait or are given up."""
         chosen: list[int] = []
-        due = list(islice((one for one in known.run.ready() if self._away.get(one, (now, now))[1] <= now), LOOKS))
+        due = self._due(known, now)
         while due and len(chosen) < known.run.room and known.run.state is RunState.RUNNING and not self._is_late():
             size = min(AT_A_TIME, known.run.room - len(chosen))
             some, due = due[:size], due[size:]
@@ -232,6 +234,14 @@ class RunDriver:
             return []
         known.run.hand(chosen)
         return chosen
+
+    def _due(self, known: KnownRun, now: int) -> list[int]:
+        """Return the first targets whose turn it is, as far as they are not away and budgets of labels allow them."""
+        ready: Iterable[int] = (one for one in known.run.ready() if self._away.get(one, (now, now))[1] <= now)
+        if budgets := known.plan.spec.per:
+            flying = known.run.marked(TargetMark.HANDED)
+            ready = within(budgets, lambda index: self._targets[index][2:], flying, ready)
+        return list(islice(ready, LOOKS))
 
     def _allowed(self, known: KnownRun, there: Mapping[int, bool | None], now: int) -> Iterator[int]:
         """Yield the targets that are not known to be away, and that who asked for the run may send to."""
@@ -253,7 +263,7 @@ class RunDriver:
 
     def _may(self, known: KnownRun, index: int, now: int) -> bool:
         """Spend the limits of who asked for the run; who may not send it any more sees the target cancelled."""
-        device, profile = self._targets[index]
+        device, profile, *_ = self._targets[index]
         try:
             self._ports.access.spend(known.plan.caller, Action.SEND, device, profile, known.plan.command.method)
         except AccessError as error:
@@ -289,12 +299,15 @@ class RunDriver:
         for start in range(0, len(indexes), AT_A_TIME):
             if self._is_late():
                 return  # another node may have registered them, and their records may have ended since
+            hold = known.plan.spec.longest_hold(await self._commands.now()) if known.plan.spec.windows else None
+            if hold is not None and hold < SHORTEST:
+                return  # when the next window opens
             some = indexes[start : start + AT_A_TIME]
-            await asyncio.gather(*(self._register_one(known, index) for index in some))
+            await asyncio.gather(*(self._register_one(known, index, hold or known.plan.spec.hold) for index in some))
 
-    async def _register_one(self, known: KnownRun, index: int) -> None:
-        device, profile = self._targets[index]
-        request = known.plan.command.request(device, profile, known.plan.spec.hold, known.child(index, device))
+    async def _register_one(self, known: KnownRun, index: int, hold: timedelta) -> None:
+        device, profile, *_ = self._targets[index]
+        request = known.plan.command.request(device, profile, hold, known.child(index, device))
         try:
             await self._ports.children.invoke(request, known.plan.caller, park=False)
         except (InvalidInputError, NeedsSecondPersonError) as refusal:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from app.core.commands.command import CommandState
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.run import RunState, RunStep, Why
+from app.core.fleets.windows import opens_at
 from app.fleets.plan import KnownRun
 from app.fleets.target_list import TargetList
 from app.store.commands import CommandReader
@@ -59,7 +61,10 @@ class RunExplainer:
         held = sum(one is not None and one.state is CommandState.HELD for one in commands)
         last = known.run.status.steps[-1] if known.run.status.steps else None
         return RunExplanation(
-            said=_said(known, last, held), because=last, held=held, failures=await self._failures(known, listed)
+            said=_said(known, last, held, await self._commands.now()),
+            because=last,
+            held=held,
+            failures=await self._failures(known, listed),
         )
 
     async def _failures(self, known: KnownRun, listed: TargetList) -> list[FailureGroup]:
@@ -73,10 +78,15 @@ class RunExplainer:
         return sorted(found, key=lambda one: -one.count)
 
 
-def _said(known: KnownRun, last: RunStep | None, held: int) -> str:
+def _said(known: KnownRun, last: RunStep | None, held: int, now: int) -> str:
     run, state = known.run, known.run.state
     if state is RunState.WAITING:
-        return "it waits for its start_at"
+        opens = opens_at(run.spec.windows, max(now, run.spec.start_at))
+        if now < run.spec.start_at or not run.spec.windows:
+            return "it waits for its start_at"
+        if opens is None or opens >= run.spec.until:
+            return "it waits for its window, and none opens before its time is over"
+        return f"it waits for its window until {datetime.fromtimestamp(opens // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     if state is RunState.PAUSED and last is not None:
         return f"it is paused {_PAUSED[last.why].format(by=last.by or 'somebody', said=last.said)}"
     if state is RunState.RUNNING and run.status.bake_until is not None:
@@ -95,6 +105,7 @@ _PAUSED: Final[Mapping[Why, str]] = {
     Why.PERSON: "by {by}",
     Why.RULE: "by a stop rule: {said}",
     Why.WAVE: "between two waves: {said}, and a person has to resume it",
+    Why.QUORUM: "as its goal is out of reach: {said}",
 }
 
 

@@ -29,6 +29,14 @@ class TargetSelection:
         self._recorded = recorded
         self._profile = profile
 
+    def check_labels(self, labels: Mapping[str, str]) -> None:
+        """InvalidInputError where there are no records of devices, which have labels. `labels` says who names them."""
+        if self._recorded is None:
+            raise InvalidInputError(
+                next(iter(labels.values())),
+                "names a label, which the records of devices have, and this node has none; set HOMING_ACCESS_URL",
+            )
+
     async def targets(
         self, selector: TargetSelector, command: FleetCommand, caller: Caller | None
     ) -> list[TargetCandidate]:

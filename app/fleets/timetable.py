@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
-from functools import cache
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
 from app.core.errors import InvalidInputError
+from app.core.zones import read_zone
 
 FIELDS: Final = 5
 LONGEST: Final = 200
@@ -33,13 +31,7 @@ class Timetable:
     """The instants of a cron expression in a time zone; InvalidInputError about `cron` or `zone`."""
 
     def __init__(self, cron: str, zone: str) -> None:
-        if zone not in _zones():
-            near = get_close_matches(zone[:64], _zones(), n=1)
-            named = f"; the nearest is {near[0]}" if near else ""
-            raise InvalidInputError(
-                "zone", f'{zone[:64]!a} is no time zone{named}; allowed: an IANA name such as "Europe/Berlin" or "UTC"'
-            )
-        self._zone = ZoneInfo(zone)
+        self._zone = read_zone("zone", zone)
         self._cron = cron
         if len(cron) > LONGEST or _LETTERS.fullmatch(cron) is None or len(cron.split()) != FIELDS:
             raise InvalidInputError("cron", f"{cron[:64]!a} is none; {_ALLOWED}")
@@ -60,8 +52,3 @@ class Timetable:
             if at > last:
                 last = at
                 yield at
-
-
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())

@@ -50,7 +50,7 @@ class NewRecord:
     status: Mapping[str, Any]
     marks: bytes
     targets: Sequence[Sequence[str]]
-    """The id and the profile of each target."""
+    """The id and the profile of each target, and behind them what else the run goes by."""
     lasts: timedelta
     """The time until its latest possible end."""
 

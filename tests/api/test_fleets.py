@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from app.api.v1.fleet_csv import targets_csv
 from app.core.fleets.marks import TargetMark
 from app.core.messages import ReceivedMessage
 from app.fleets.administration import TargetRow
+from app.runtime.system import SystemClock
 from tests.api.rig import Rig, running, until
 from tests.api.test_access import OF_FLEETS, Site, guarded
 from tests.waiting import eventually
@@ -232,6 +234,26 @@ async def test_a_pause_counts_at_once_and_until_it_is_over_nothing_begins(keepin
     await counted(keeping, run, succeeded=2, handed=2, waiting=2)
 
 
+async def test_it_waits_for_its_window_and_says_until_when(keeping: Rig) -> None:
+    await tell(keeping, docks(2))
+    now = datetime.fromtimestamp(SystemClock().wall(), UTC)
+    later, end = (f"{now + timedelta(hours=hours):%H:%M}" for hours in (3, 5))
+    run = await begin(keeping, docks(2), windows=[{"from": later, "to": end}])
+    assert run["windows"] == [{"days": "mon-sun", "from": later, "to": end, "zone": "UTC"}]
+    assert (run["state"], run["spread"], run["per"], run["done"]) == ("waiting", None, [], None)
+    explained = (await keeping.http.get(f"{RUNS}/{run['id']}/explain")).json()
+    assert explained["said"] == f"it waits for its window until {now + timedelta(hours=3):%Y-%m-%dT%H:%M}:00Z"
+    short = await begin(keeping, docks(2), windows=[{"from": later, "to": end}], until="1h")
+    explained = (await keeping.http.get(f"{RUNS}/{short['id']}/explain")).json()
+    assert explained["said"] == "it waits for its window, and none opens before its time is over"
+    assert keeping.device.received == []
+    opened = f"{now - timedelta(hours=1):%H:%M}"
+    open_now = await begin(keeping, docks(2), windows=[{"from": opened, "to": end}], done={"succeeded": 1})
+    done = await becomes(keeping, open_now, "succeeded")
+    assert done["done"] == {"succeeded": 1, "then": "finish"}
+    assert done["steps"][0]["why"] == "window"
+
+
 async def test_the_same_key_is_the_same_run_and_a_dry_run_is_none(keeping: Rig) -> None:
     await tell(keeping, docks(2))
     key = {"Idempotency-Key": "rollout-7"}
@@ -333,6 +355,20 @@ DEEP: Json = {"not": {"not": {"not": {"not": {"devices": ["dock-1"]}}}}}
         ({"start_at": "soon"}, "start_at", "is no instant"),
         ({"start_at": "2099-01-01T00:00:00Z"}, "start_at", "more than 30 days ahead"),
         ({"order": "random"}, "order", "allowed: shuffled, as_listed"),
+        ({"windows": [{"from": "02:00", "to": "26:00"}]}, "windows.0.to", "allowed: 00:00 to 24:00"),
+        (
+            {"windows": [{"from": "02:00", "to": "02:01"}], "command": {"method": "ok", "timeout": "2m"}},
+            "windows.0",
+            "it must be open for as long",
+        ),
+        ({"spread": 7}, "spread", "the name of a label is needed"),
+        ({"spread": "site"}, "spread", "this node has none; set HOMING_ACCESS_URL"),
+        ({"per": [{"label": "site"}]}, "per.0.most", "is missing"),
+        ({"per": [{"label": "site", "most": 0}]}, "per.0.most", "allowed: 1 to 5000"),
+        ({"per": [{"label": "site", "most": 2}]}, "per", "this node has none; set HOMING_ACCESS_URL"),
+        ({"done": {"then": "finish"}}, "done.succeeded", 'a share such as "80%"'),
+        ({"done": {"succeeded": 0}}, "done.succeeded", "allowed: 1 to"),
+        ({"done": {"succeeded": "80%", "then": "stop"}}, "done.then", "allowed: finish, go_on"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused(rig: Rig, members: Json, field: str, says: str) -> None:
@@ -379,6 +415,32 @@ class TestRights:
         body["targets"] = {"labels": {"site": "nowhere"}}
         none = await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))
         assert (none.status_code, none.json()["type"]) == (422, "urn:homing:problem:no-targets")
+
+    async def test_values_of_a_label_take_turns_and_few_of_one_are_in_flight(self, site: Site) -> None:
+        for number in range(5):
+            labels = {"site": "north" if number < 3 else "south"}
+            await site.rig.http.put(
+                f"/v1/devices/drone-{number}", json={"labels": labels}, headers=site.headers("admin")
+            )
+        body = {
+            "targets": {"devices": ["drone-*"]},
+            "command": {"method": "silent", "timeout": "60s"},
+            "order": "as_listed",
+            "spread": "site",
+            "per": [{"label": "site", "most": 1}],
+        }
+        run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))).json()
+        url = f"{RUNS}/{run['id']}"
+        page = (await site.rig.http.get(f"{url}/targets", headers=site.headers("operator"))).json()["targets"]
+        assert [one["device_id"] for one in page] == ["drone-0", "drone-3", "drone-1", "drone-4", "drone-2"]
+
+        async def are_handed() -> bool:
+            found = (await site.rig.http.get(url, headers=site.headers("operator"))).json()
+            return bool(found["counts"].get("handed") == 2)
+
+        await eventually(are_handed)
+        page = (await site.rig.http.get(f"{url}/targets", headers=site.headers("operator"))).json()["targets"]
+        assert [one["device_id"] for one in page if one["state"] == "handed"] == ["drone-0", "drone-3"]
 
     async def test_who_may_not_send_to_all_of_them_begins_nothing(self, site: Site) -> None:
         body = {"targets": {"devices": ["drone-1", "lamp-1", "lamp-2"]}, "command": {"method": "ok"}}

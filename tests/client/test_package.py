@@ -116,7 +116,9 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "PUT /v1/access": lambda homing: done(homing.access.apply, {}),
     "POST /v1/access/check": lambda homing: done(homing.access.check, "ci", "send", device=D),
     "GET /v1/fleet-runs": lambda homing: done(homing.fleet.all),
-    "POST /v1/fleet-runs": lambda homing: done(homing.fleet.run, {"devices": ["d"]}, "m", waves=[1], stop="5%"),
+    "POST /v1/fleet-runs": lambda homing: done(
+        homing.fleet.run, {"devices": ["d"]}, "m", waves=[1], stop="5%", spread="site"
+    ),
     "GET /v1/fleet-runs/{run_id}": lambda homing: done(homing.fleet.get, "r"),
     "GET /v1/fleet-runs/{run_id}/targets": lambda homing: all_of(homing.fleet.targets, "r", state="failed"),
     "GET /v1/fleet-runs/{run_id}/explain": lambda homing: done(homing.fleet.explain, "r"),

@@ -97,6 +97,39 @@ class FleetRunBody(_FleetModel):
         Literal["shuffled", "as_listed"],
         Field(description="`shuffled` by the id of the run, or in the order of `devices`, and then by id."),
     ] = "shuffled"
+    windows: Annotated[
+        list[JsonValue],
+        Field(
+            description=(
+                "Up to 8 times of days outside of which nothing is sent, each with `from`, `to`, `days` (all if left "
+                "out) and `zone` (UTC if left out). One that ends before it begins goes over midnight."
+            ),
+            examples=[[{"days": "mon-fri", "from": "02:00", "to": "05:00", "zone": "Europe/Berlin"}]],
+        ),
+    ] = []
+    spread: Annotated[
+        str | SkipJsonSchema[None], Field(description="The values of this label take turns.", examples=["site"])
+    ] = None
+    per: Annotated[
+        list[JsonValue],
+        Field(
+            description=(
+                "Up to 4 labels, each with `most`: so many targets with one value of `label` are in flight at once. "
+                "Devices without the label share one value."
+            ),
+            examples=[[{"label": "site", "most": 2}]],
+        ),
+    ] = []
+    done: Annotated[
+        dict[str, JsonValue] | SkipJsonSchema[None],
+        Field(
+            description=(
+                "How many targets have to succeed: `succeeded` is a number or a share. When they have, `then` is "
+                "`finish` (nothing more is handed out) or `go_on`. When they cannot any more, the run pauses."
+            ),
+            examples=[{"succeeded": "80%", "then": "finish"}],
+        ),
+    ] = None
 
 
 class AbortBody(_FleetModel):
@@ -165,6 +198,10 @@ class FleetRunView(_FleetModel):
     waves: list[FleetWave]
     in_flight: int
     stop: list[dict[str, JsonValue]]
+    windows: list[dict[str, JsonValue]]
+    spread: str | None
+    per: list[dict[str, JsonValue]]
+    done: dict[str, JsonValue] | None
     steps: Annotated[list[FleetRunStep], Field(description="The last changes of its state, the latest last.")]
     driver: Annotated[str, Field(description="The node that drives it, or did so last.")]
 
@@ -250,6 +287,11 @@ def run_json(known: KnownRun) -> dict[str, Any]:
         "waves": _waves(known),
         "in_flight": spec.in_flight,
         "stop": [one.to_json() for one in spec.stop],
+        "windows": [],
+        "spread": None,
+        "per": [],
+        "done": None,
+        **spec.further(),
         "steps": [_step(one) for one in status.steps],
         "driver": status.driver,
     }

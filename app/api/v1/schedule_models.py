@@ -13,7 +13,7 @@ from app.api.v1.command_models import Instant, said
 from app.core.durations import DURATION, format_duration
 from app.core.errors import InvalidInputError
 from app.core.events.instants import parse_position
-from app.core.fleets.spec import read_length
+from app.core.fleets.fields import read_length
 from app.core.identifiers import validate_device_id
 from app.core.schedules.schedule import (
     LEAST_CATCH_UP,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from app.core.errors import RunStateError
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.spec import RunSpec
+from app.core.fleets.windows import is_open as is_open_at
 
 MOST_STEPS: Final = 50
 """The number of changes of its state that a run remembers, the latest ones."""
@@ -23,7 +24,7 @@ class RunState(StrEnum):
     """The state of a fleet run."""
 
     WAITING = auto()
-    """Its time has not come."""
+    """Its time has not come, or it waits for a window."""
     RUNNING = auto()
     PAUSED = auto()
     """Nothing is handed out: by a person, by a stop rule, or between two waves."""
@@ -48,6 +49,8 @@ class RunEvent(StrEnum):
     """The events that change the state of a run."""
 
     START = auto()
+    CLOSE = auto()
+    """Its window has closed."""
     PAUSE = auto()
     RESUME = auto()
     FINISH = auto()
@@ -63,7 +66,7 @@ _S, _E = RunState, RunEvent
 TRANSITIONS: Final[Mapping[RunState, Mapping[RunEvent, RunState]]] = MappingProxyType(
     {
         _S.WAITING: {_E.START: _S.RUNNING, _E.PAUSE: _S.PAUSED, _E.FINISH: _S.FINISHING, _E.ABORT: _S.ABORTING},
-        _S.RUNNING: {_E.PAUSE: _S.PAUSED, _E.FINISH: _S.FINISHING, _E.ABORT: _S.ABORTING},
+        _S.RUNNING: {_E.CLOSE: _S.WAITING, _E.PAUSE: _S.PAUSED, _E.FINISH: _S.FINISHING, _E.ABORT: _S.ABORTING},
         # Back to waiting, from where it starts at once if its time has come.
         _S.PAUSED: {_E.RESUME: _S.WAITING, _E.FINISH: _S.FINISHING, _E.ABORT: _S.ABORTING},
         _S.FINISHING: {
@@ -93,6 +96,10 @@ class Why(StrEnum):
     """Its next wave begins when a person resumes it."""
     DONE = auto()
     """Every target has had its turn, or has ended."""
+    WINDOW = auto()
+    """It waits for a window, or one has opened."""
+    QUORUM = auto()
+    """As many have succeeded as its goal says, or they cannot any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +232,8 @@ class FleetRun:
             raise RunStateError(
                 f'a stop rule still holds: {fault}; resume it with "forgive": true to go on all the same'
             )
+        if (lost := self._lost()) is not None:
+            raise RunStateError(f'{lost}; resume it with "forgive": true to go on all the same')
         if before is Why.WAVE:
             self._begin_wave(self.status.wave + 1, now)
         self.advance(now)
@@ -247,9 +256,13 @@ class FleetRun:
             elif now >= self.spec.until:
                 self._skip_waiting()
                 self._go(RunEvent.FINISH, now, Why.TIME, "its time was over")
-        if self.state is RunState.WAITING and now >= self.spec.start_at:
-            self._go(RunEvent.START, now, Why.TIME)
-            status.wave_began = now
+        is_open = is_open_at(self.spec.windows, now)
+        if self.state is RunState.RUNNING and not is_open:
+            self._go(RunEvent.CLOSE, now, Why.WINDOW)
+        if self.state is RunState.WAITING and now >= self.spec.start_at and is_open:
+            self._go(RunEvent.START, now, Why.WINDOW if self.spec.windows else Why.TIME)
+            if status.wave_began is None:
+                status.wave_began = now
         if self.state is RunState.RUNNING:
             self._advance_wave(now)
         if self.state in (RunState.FINISHING, RunState.ABORTING) and not self.count(TargetMark.HANDED):
@@ -285,8 +298,27 @@ class FleetRun:
             return
         if (fault := self._fault(aborting=True)) is not None:
             self._abort(now, Why.RULE, fault)
+        elif self._is_reached() and self.spec.goal is not None and self.spec.goal.finishes:
+            self._skip_waiting()
+            self._go(RunEvent.FINISH, now, Why.QUORUM, f"{self.count(TargetMark.SUCCEEDED)} targets have succeeded")
         elif self.state is not RunState.PAUSED and (fault := self._fault()) is not None:
             self._go(RunEvent.PAUSE, now, Why.RULE, fault)
+        elif self.state is not RunState.PAUSED and (lost := self._lost()) is not None:
+            self._go(RunEvent.PAUSE, now, Why.QUORUM, lost)
+
+    def _is_reached(self) -> bool:
+        goal = self.spec.goal
+        return goal is not None and self.count(TargetMark.SUCCEEDED) >= goal.wanted(len(self.marks))
+
+    def _lost(self) -> str | None:
+        """Say that so many cannot succeed any more; None while they can, and when a person has forgiven it."""
+        if self.spec.goal is None or self.status.forgiven:
+            return None
+        wanted, succeeded = self.spec.goal.wanted(len(self.marks)), self.count(TargetMark.SUCCEEDED)
+        left = self.count(TargetMark.WAITING) + self.count(TargetMark.HANDED)
+        if succeeded + left >= wanted:
+            return None
+        return f"quorum_lost: {wanted} targets were to succeed; {succeeded} have, and {left} are left"
 
     def _fault(self, *, aborting: bool = False) -> str | None:
         """Return what the first rule says that stops the run; None when none does."""
@@ -308,6 +340,8 @@ class FleetRun:
     def _end(self, now: int) -> None:
         if self.state is RunState.ABORTING:
             event = RunEvent.STOP
+        elif self._is_reached():
+            event = RunEvent.SUCCEED
         elif self.count(TargetMark.SKIPPED):
             event = RunEvent.LAPSE
         elif self.count(TargetMark.SUCCEEDED) == len(self.marks):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
 from typing import Any, Final
 
-from app.core.characters import shown
 from app.core.durations import format_duration, parse_duration
 from app.core.errors import InvalidInputError
+from app.core.fleets.fields import in_short, list_of, members_of, number_of, percent_of, read_length
 from app.core.fleets.marks import TargetMark
-from app.core.payload import kind_in_words
+from app.core.fleets.quorum import LabelBudget, RunGoal, read_budgets, read_goal, read_label
+from app.core.fleets.windows import RunWindow, closes_at, read_windows
 
 MOST_WAVES: Final = 20
 MOST_RULES: Final = 8
@@ -22,7 +22,6 @@ USUAL_IN_FLIGHT: Final = 100
 USUAL_AFTER: Final = 20
 LONGEST_RUN: Final = timedelta(days=30)
 USUAL_LENGTH: Final = timedelta(hours=72)
-SHORTEST: Final = timedelta(seconds=1)
 REST: Final = "rest"
 STOPPABLE: Final = tuple(
     one.word for one in TargetMark if one.ended and one not in (TargetMark.SUCCEEDED, TargetMark.SKIPPED)
@@ -30,7 +29,6 @@ STOPPABLE: Final = tuple(
 """The ways in which a target may end that stop rules count."""
 USUAL_OF: Final = (TargetMark.FAILED.word, TargetMark.TIMED_OUT.word)
 
-_PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
 _SIZES: Final = f'a number of devices, a share such as "10%", or "{REST}" for the last wave'
 
 
@@ -101,6 +99,12 @@ class RunSpec:
     """The time for which a target may be away, from when its turn comes."""
     start_at: int
     until: int
+    windows: tuple[RunWindow, ...] = ()
+    """The times of days in which something is handed out; at all times where there are none."""
+    spread: str = ""
+    """The label whose values take turns in the order of targets; empty where none does."""
+    per: tuple[LabelBudget, ...] = ()
+    goal: RunGoal | None = None
 
     def wave_ends(self, total: int) -> list[int]:
         """Return of each wave the index behind its last target. The last wave has all that are left."""
@@ -111,6 +115,11 @@ class RunSpec:
                 break
             ends.append(before + wave.size(total, total - before))
         return ends
+
+    def longest_hold(self, now: int) -> timedelta:
+        """Return for how long a command that is registered now may be held: no longer than its window is open."""
+        closes = closes_at(self.windows, now)
+        return self.hold if closes is None else min(self.hold, timedelta(microseconds=max(0, closes - now)))
 
     def again(self, now: int) -> RunSpec:
         """The same for a run that begins now, and may last as long."""
@@ -129,6 +138,21 @@ class RunSpec:
             "hold": format_duration(self.hold),
             "start_at": self.start_at,
             "until": self.until,
+            **self.further(),
+        }
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that it goes by, each with the member that names it."""
+        return {**({self.spread: "spread"} if self.spread else {}), **{one.label: "per" for one in self.per}}
+
+    def further(self) -> dict[str, Any]:
+        """The members that not every run has, as they are kept and shown."""
+        return {
+            **({"windows": [dict(one.said) for one in self.windows]} if self.windows else {}),
+            **({"spread": self.spread} if self.spread else {}),
+            **({"per": [one.to_json() for one in self.per]} if self.per else {}),
+            **({"done": self.goal.to_json()} if self.goal is not None else {}),
         }
 
     @classmethod
@@ -141,12 +165,24 @@ class RunSpec:
             hold=parse_duration(kept["hold"]),
             start_at=kept["start_at"],
             until=kept["until"],
+            **read_further(kept),
         )
+
+
+def read_further(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a specification that not every run has, as a caller asks for them; InvalidInputError."""
+    readers = {
+        "windows": ("windows", read_windows),
+        "spread": ("spread", lambda value: read_label("spread", value)),
+        "per": ("per", read_budgets),
+        "done": ("goal", read_goal),
+    }
+    return {field: read(members[name]) for name, (field, read) in readers.items() if name in members}
 
 
 def read_waves(value: object) -> tuple[WaveSpec, ...]:
     """The waves that a caller asks for; InvalidInputError."""
-    entries = _list("waves", value, MOST_WAVES)
+    entries = list_of("waves", value, MOST_WAVES)
     waves = tuple(_wave(f"waves.{index}", one) for index, one in enumerate(entries))
     for index, one in enumerate(waves[:-1]):
         if one.count is None and one.share is None:
@@ -156,36 +192,12 @@ def read_waves(value: object) -> tuple[WaveSpec, ...]:
 
 def read_rules(value: object) -> tuple[StopRule, ...]:
     """The stop rules that a caller asks for; InvalidInputError."""
-    return tuple(_rule(f"stop.{index}", one) for index, one in enumerate(_list("stop", value, MOST_RULES)))
+    return tuple(_rule(f"stop.{index}", one) for index, one in enumerate(list_of("stop", value, MOST_RULES)))
 
 
 def read_in_flight(value: object) -> int:
     """The number of targets that may be in flight at once; InvalidInputError."""
-    return _number("in_flight", value, 1, MOST_IN_FLIGHT)
-
-
-def read_length(field: str, value: object, longest: timedelta, least: timedelta = SHORTEST) -> timedelta:
-    """A duration within bounds; InvalidInputError."""
-    if not isinstance(value, str):
-        raise InvalidInputError(field, f"is {kind_in_words(value)}; a duration such as 10m is needed")
-    try:
-        found = parse_duration(value)
-    except ValueError as error:
-        raise InvalidInputError(field, str(error)) from None
-    if not least <= found <= longest:
-        low, high = format_duration(least), format_duration(longest)
-        raise InvalidInputError(field, f"{value} is out of range; allowed: {low} to {high}")
-    return found
-
-
-def members_of(field: str, value: object, allowed: Sequence[str]) -> Mapping[str, Any]:
-    """The object itself; InvalidInputError where it is none, or has a member that is not allowed."""
-    if not isinstance(value, dict):
-        raise InvalidInputError(field, f"is {kind_in_words(value)}; an object is needed")
-    for name in value:
-        if name not in allowed:
-            raise InvalidInputError(f"{field}.{shown(name)}", f"is unknown; allowed: {', '.join(allowed)}")
-    return value
+    return number_of("in_flight", value, 1, MOST_IN_FLIGHT)
 
 
 def _wave(field: str, value: object) -> WaveSpec:
@@ -207,57 +219,30 @@ def _size(field: str, value: object) -> tuple[int | None, float | None]:
     if value == REST:
         return None, None
     if isinstance(value, str):
-        return None, _percent(field, value, _SIZES)
+        return None, percent_of(field, value, _SIZES)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value, None
-    raise InvalidInputError(field, f"{_shown(value)} is none; allowed: {_SIZES}")
+    raise InvalidInputError(field, f"{in_short(value)} is none; allowed: {_SIZES}")
 
 
 def _rule(field: str, value: object) -> StopRule:
     members = members_of(field, value, ("of", "share", "count", "after", "then"))
-    of = _list(f"{field}.of", members.get("of", list(USUAL_OF)), len(STOPPABLE))
+    of = list_of(f"{field}.of", members.get("of", list(USUAL_OF)), len(STOPPABLE))
     for one in of:
         if one not in STOPPABLE:
-            raise InvalidInputError(f"{field}.of", f"{_shown(one)} is none; allowed: {', '.join(STOPPABLE)}")
+            raise InvalidInputError(f"{field}.of", f"{in_short(one)} is none; allowed: {', '.join(STOPPABLE)}")
     if not of:
         raise InvalidInputError(f"{field}.of", f"is empty; allowed: {', '.join(STOPPABLE)}")
     if ("share" in members) == ("count" in members):
         raise InvalidInputError(field, 'needs either "share", such as "5%", or "count"')
     then = members.get("then", "pause")
     if then not in ("pause", "abort"):
-        raise InvalidInputError(f"{field}.then", f"{_shown(then)} is none; allowed: pause, abort")
+        raise InvalidInputError(f"{field}.then", f"{in_short(then)} is none; allowed: pause, abort")
     if "count" in members:
         if "after" in members:
             raise InvalidInputError(f"{field}.after", 'is of rules with "share"; this one has "count"')
-        count = _number(f"{field}.count", members["count"], 1, 1_000_000)
+        count = number_of(f"{field}.count", members["count"], 1, 1_000_000)
         return StopRule(tuple(of), None, count, 0, aborts=then == "abort")
-    share = _percent(f"{field}.share", members["share"], 'a share such as "5%", above 0% and up to 100%')
-    after = _number(f"{field}.after", members.get("after", USUAL_AFTER), 1, 1_000_000)
+    share = percent_of(f"{field}.share", members["share"], 'a share such as "5%", above 0% and up to 100%')
+    after = number_of(f"{field}.after", members.get("after", USUAL_AFTER), 1, 1_000_000)
     return StopRule(tuple(of), share, None, after, aborts=then == "abort")
-
-
-def _percent(field: str, value: object, allowed: str) -> float:
-    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    if found is None or not 0 < float(found[1]) <= 100:  # noqa: PLR2004 - percent
-        raise InvalidInputError(field, f"{_shown(value)} is none; allowed: {allowed}")
-    return float(found[1])
-
-
-def _number(field: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInputError(field, f"is {kind_in_words(value)}; a whole number is needed")
-    if not least <= value <= most:
-        raise InvalidInputError(field, f"{value} is out of range; allowed: {least} to {most}")
-    return value
-
-
-def _list(field: str, value: object, most: int) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidInputError(field, f"is {kind_in_words(value)}; a list is needed")
-    if len(value) > most:
-        raise InvalidInputError(field, f"has {len(value)} entries; allowed are {most}")
-    return value
-
-
-def _shown(value: object) -> str:
-    return f"{value[:32]!a}" if isinstance(value, str) else str(value)[:32] if isinstance(value, int | float) else "it"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.core.access.patterns import expression, validate_pattern
 from app.core.errors import InvalidInputError
-from app.core.fleets.spec import members_of
+from app.core.fleets.fields import members_of
 from app.core.identifiers import validate_device_id
 from app.core.payload import kind_in_words
 

@@ -31,15 +31,19 @@ class AsyncFleet:
         stop: Sequence[Mapping[str, Any]] | str = (),
         in_flight: int | None = None,
         idempotency_key: str | None = None,
+        **further: Any,
     ) -> JsonObject:
         """Begin a run: `run({"labels": {"site": "north"}}, "cover_close", waves=[5, "10%"], stop="5%")`.
 
-        `stop` is a list of rules, or the share of failed targets at which the run pauses. With an idempotency key, a
-        repeated call is the same run.
+        `stop` is a list of rules, or the share of failed targets at which the run pauses. `further` are other members
+        of a run, such as `windows`, `spread`, `per` and `done`. With an idempotency key, a repeated call is the same
+        run.
         """
         rules = [{"share": stop}] if isinstance(stop, str) else list(stop)
         command = given(method=method, params=params, hold=hold, timeout=timeout)
-        body = given(targets=targets, command=command, waves=list(waves), stop=rules, in_flight=in_flight)
+        body = given(targets=targets, command=command, waves=list(waves), stop=rules, in_flight=in_flight) | given(
+            **further
+        )
         return await self.begin(body, idempotency_key=idempotency_key)
 
     async def begin(

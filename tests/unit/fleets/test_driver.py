@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -20,7 +20,7 @@ from app.core.errors import StoreUnavailableError
 from app.core.fleets.ids import new_run_id
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.run import RunState, new_run
-from app.core.fleets.spec import RunSpec, read_rules, read_waves
+from app.core.fleets.spec import RunSpec, read_further, read_rules, read_waves
 from app.core.profiles.correlation import Correlation
 from app.fleets.driver import LEASE, DriverPorts, RunDriver
 from app.fleets.plan import FleetCommand, KnownRun, RunPlan
@@ -93,7 +93,9 @@ class World:
             hold=members.get("hold", HOUR),
             start_at=0,
             until=2**62,
+            **read_further(members.get("further", {})),
         )
+        self.labels: Callable[[int], list[str]] = members.get("labels", lambda _: [])
 
     async def create(self) -> None:
         run = new_run(self.spec, self.total)
@@ -106,7 +108,7 @@ class World:
             spec=self.spec,
             digest="",
         )
-        targets = [[f"dock-{index}", "homing"] for index in range(self.total)]
+        targets = [[f"dock-{index}", "homing", *self.labels(index)] for index in range(self.total)]
         record = NewRecord(
             run_id=RUN,
             fingerprint="",
@@ -165,6 +167,12 @@ async def rounds(driver: RunDriver, world: World, count: int = 1, *, step: float
         delay = await driver.round()
         world.clock.now += step
     return delay
+
+
+def window_of(world_clock: ManualClock, begin: int, end: int) -> dict[str, str]:
+    """A window from so many minutes after the present one to so many."""
+    now = datetime.fromtimestamp(world_clock.wall(), UTC)
+    return {name: f"{now + timedelta(minutes=one):%H:%M}" for name, one in (("from", begin), ("to", end))}
 
 
 def cancelled(_device: str) -> CommandState:
@@ -269,6 +277,40 @@ async def test_those_that_are_away_take_no_place_and_are_given_up_after_their_ho
     await world.answer(cancelled)
     await rounds(driver, world, 32, step=1)
     assert await world.counts() == {"cancelled": 4, "handed": 1, "unreachable": 1}
+
+
+async def test_what_is_handed_out_is_held_no_longer_than_its_window_is_open() -> None:
+    windows = [window_of(ManualClock(), 0, 5), window_of(ManualClock(), 60, 65)]
+    world = await world_of(4, in_flight=2, further={"windows": windows})
+    driver = await world.driver()
+    await rounds(driver, world)
+    held = await world.store.held()
+    assert len(held) == 2
+    closes = world.clock.wall() - world.clock.wall() % 60 + 300
+    assert all(one.until <= closes * 1_000_000 for one in held)
+    world.clock.now = world.clock.now + closes - world.clock.wall() + 0.5
+    await world.answer(cancelled)
+    await rounds(await world.driver(), world, 3)
+    assert await world.counts() == {"cancelled": 2, "waiting": 2}
+    assert (await world.known()).run.state is RunState.WAITING
+    world.clock.now += 55 * 60
+    await rounds(await world.driver(), world, 2)
+    assert await world.counts() == {"cancelled": 2, "handed": 2}
+
+
+async def test_of_one_value_of_a_label_so_many_are_in_flight_at_most() -> None:
+    per = {"per": [{"label": "site", "most": 2}]}
+    world = await world_of(20, further=per, labels=lambda index: ["north" if index < 10 else "south"])
+    driver = await world.driver()
+    seen = 0
+    while await rounds(driver, world) is not None:
+        flying = [int(one.device_id.partition("-")[2]) for one in await world.store.held()]
+        assert sum(one < 10 for one in flying) <= 2
+        assert sum(one >= 10 for one in flying) <= 2
+        seen = max(seen, len(flying))
+        await world.answer(cancelled)
+    assert seen == 4
+    assert await world.counts() == {"cancelled": 20}
 
 
 @pytest.mark.parametrize("seed", range(8))

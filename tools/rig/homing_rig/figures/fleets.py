@@ -74,7 +74,7 @@ class _Children:
 
 @dataclass
 class DeviceBooks:
-    """What devices got, by their own books."""
+    """The commands that devices got, by their own books."""
 
     store: RedisStateStore
     got: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
