@@ -96,6 +96,8 @@ class FleetAdministrator:
         spec = request.spec(0)
         if spec.labels:
             self._selection.check_labels(spec.labels)
+        if spec.needs_approval:
+            self._selection.check_proposer(owner.caller)
         found = await self._selection.targets(request.selector, request.command, owner.caller)
         for one in {one.profile: one for one in found}.values():
             self._holder.check(request.command.request(one.device_id, one.profile, spec.hold))
@@ -238,6 +240,18 @@ class FleetAdministrator:
             if await self._store.write(run_id, wanted) is Written.YES:
                 return await self.get(tenant, run_id)
         raise RunStateError(f"fleet run {run_id} changes too fast to be changed; try again")
+
+    async def approves(self, owner: RunOwner, run_id: str) -> int | None:
+        """Return the wave behind which the caller, as a second person, approves the next one; AccessError.
+
+        None where the run waits for nobody. What it is about never changes, so its id stands for exactly this.
+        """
+        known = await self.get(owner.tenant, run_id)
+        if not known.run.awaits_approval:
+            return None
+        targets, method = await self._store.targets(run_id), known.plan.command.method
+        await self._selection.check_second(owner.caller, known.plan.caller, targets, method)
+        return known.run.status.wave
 
     async def _read(self, run_id: str) -> KnownRun:
         record = await self._store.read(run_id)

@@ -105,6 +105,7 @@ _PAUSED: Final[Mapping[Why, str]] = {
     Why.PERSON: "by {by}",
     Why.RULE: "by a stop rule: {said}",
     Why.WAVE: "between two waves: {said}, and a person has to resume it",
+    Why.APPROVAL: "between two waves: {said}, and a second person has to approve the next one, by resuming it",
     Why.QUORUM: "as its goal is out of reach: {said}",
 }
 

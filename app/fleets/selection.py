@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from app.access.ports import Access
@@ -36,6 +36,19 @@ class TargetSelection:
                 next(iter(labels.values())),
                 "names a label, which the records of devices have, and this node has none; set HOMING_ACCESS_URL",
             )
+
+    def check_proposer(self, caller: Caller | None) -> None:
+        """Return when somebody else may approve a wave of a run of this caller; NeedsSecondPersonError."""
+        self._access.check_proposer(caller)
+
+    async def check_second(
+        self, caller: Caller | None, proposer: Caller | None, targets: Iterable[Sequence[str]], method: str
+    ) -> None:
+        """Return when the caller may approve this for each of the targets, as another person. As `Access.check`."""
+        for number, (device, profile, *_) in enumerate(targets):
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
+            self._access.check_second(caller, proposer, device, profile, method)
 
     async def targets(
         self, selector: TargetSelector, command: FleetCommand, caller: Caller | None

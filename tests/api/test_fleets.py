@@ -19,6 +19,7 @@ from app.fleets.administration import TargetRow
 from app.runtime.system import SystemClock
 from tests.api.rig import Rig, running, until
 from tests.api.test_access import OF_FLEETS, Site, guarded
+from tests.api.test_two_persons import person
 from tests.waiting import eventually
 
 RUNS = "/v1/fleet-runs"
@@ -345,7 +346,8 @@ DEEP: Json = {"not": {"not": {"not": {"not": {"devices": ["dock-1"]}}}}}
         ({"waves": ["rest", 5]}, "waves.0", '"rest" is the last wave; 1 follow it'),
         ({"waves": ["101%"]}, "waves.0", "allowed: a number of devices"),
         ({"waves": [1] * 21}, "waves", "has 21 entries; allowed are 20"),
-        ({"waves": [{"size": 1, "then": "approve"}]}, "waves.0.then", "until a person resumes the run"),
+        ({"waves": [{"size": 1, "then": "ask"}]}, "waves.0.then", "until a person resumes the run"),
+        ({"waves": [{"size": 1, "then": ""}]}, "waves.0.then", "'' is none; allowed: \"wait\""),
         ({"stop": [{}]}, "stop.0", 'needs either "share"'),
         ({"stop": [{"share": "5%", "of": ["sad"]}]}, "stop.0.of", "'sad' is none; allowed: failed"),
         ({"stop": [{"share": "0%"}]}, "stop.0.share", "above 0% and up to 100%"),
@@ -377,6 +379,12 @@ async def test_what_cannot_be_meant_is_refused(rig: Rig, members: Json, field: s
     (fault,) = answer.json()["errors"]
     assert fault["field"] == field
     assert says in fault["reason"]
+    assert (await rig.http.get(RUNS)).json()["runs"] == []
+
+
+async def test_where_nobody_is_asked_for_a_key_there_is_no_second_person(rig: Rig) -> None:
+    refused = await rig.http.post(RUNS, json={**GOOD, "waves": [{"size": 1, "then": "approve"}]})
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:homing:problem:needs-second-person")
     assert (await rig.http.get(RUNS)).json()["runs"] == []
 
 
@@ -441,6 +449,40 @@ class TestRights:
         await eventually(are_handed)
         page = (await site.rig.http.get(f"{url}/targets", headers=site.headers("operator"))).json()["targets"]
         assert [one["device_id"] for one in page if one["state"] == "handed"] == ["drone-0", "drone-3"]
+
+    async def test_a_second_person_approves_the_next_wave(self, site: Site) -> None:
+        for name, roles in (
+            ("anna", ["operator", "approver"]),
+            ("ben", ["operator", "approver"]),
+            ("eve", ["operator"]),
+        ):
+            await person(site, name, *roles)
+        body = {
+            "targets": {"devices": ["drone-0", "drone-1"]},
+            "command": {"method": "silent", "hold": "1s", "timeout": "1s"},
+            "waves": [{"size": 1, "then": "approve"}],
+        }
+        run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("anna"))).json()
+        url = f"{RUNS}/{run['id']}"
+
+        async def becomes(state: str) -> None:
+            async def is_so() -> bool:
+                return bool((await site.rig.http.get(url, headers=site.headers("anna"))).json()["state"] == state)
+
+            await eventually(is_so)
+
+        await becomes("paused")
+        explained = (await site.rig.http.get(f"{url}/explain", headers=site.headers("eve"))).json()
+        assert "a second person has to approve the next one" in explained["said"]
+        for who, why in (("anna", "you have asked for it yourself"), ("eve", "approve")):
+            refused = await site.rig.http.post(f"{url}/resume", json={"forgive": True}, headers=site.headers(who))
+            assert refused.status_code == 403, who
+            assert why in refused.json()["detail"]
+        assert (await site.rig.http.get(url, headers=site.headers("anna"))).json()["counts"]["waiting"] == 1
+        answer = await site.rig.http.post(f"{url}/resume", headers=site.headers("ben"))
+        assert answer.status_code == 200, answer.text
+        assert "ben" in [one["by"] for one in answer.json()["steps"]]
+        await becomes("failed")
 
     async def test_who_may_not_send_to_all_of_them_begins_nothing(self, site: Site) -> None:
         body = {"targets": {"devices": ["drone-1", "lamp-1", "lamp-2"]}, "command": {"method": "ok"}}

@@ -295,11 +295,15 @@ async def pause_fleet_run(run_id: _Id, bridge: _OnBridge) -> Reply:
 async def resume_fleet_run(run_id: _Id, bridge: _OnBridge, body: models.ResumeBody | None = None) -> Reply:
     """Lets a paused run go on, also one that waits between two waves. `409` while a stop rule holds.
 
-    With `forgive`, what has failed so far counts for no rule any more.
+    Where a wave says `then: "approve"`, only another person goes on than the one who began the run: they need
+    `approve` for each target, too. With `forgive`, what has failed so far counts for no rule any more.
     """
-    forgive = body is not None and body.forgive
+    forgive, by = body is not None and body.forgive, bridge.owner.principal
+    approved = await bridge.runs.approves(bridge.owner, run_id)
     return await bridge.change(
-        run_id, "resume", lambda run, now: run.resume(now, bridge.owner.principal, forgive=forgive)
+        run_id,
+        "resume" if approved is None else "approve",
+        lambda run, now: run.resume(now, by, forgive=forgive, approved=approved),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.core.errors import RunStateError
 from app.core.fleets.marks import TargetMark
-from app.core.fleets.spec import RunSpec
+from app.core.fleets.spec import APPROVE, RunSpec
 from app.core.fleets.windows import is_open as is_open_at
 
 MOST_STEPS: Final = 50
@@ -96,6 +96,8 @@ class Why(StrEnum):
     """Its next wave begins when a person resumes it."""
     DONE = auto()
     """Every target has had its turn, or has ended."""
+    APPROVAL = auto()
+    """Its next wave begins when another person than the one who began the run resumes it."""
     WINDOW = auto()
     """It waits for a window, or one has opened."""
     QUORUM = auto()
@@ -219,12 +221,22 @@ class FleetRun:
         if self.state is not RunState.PAUSED:
             self._go(RunEvent.PAUSE, now, Why.PERSON, by=by)
 
-    def resume(self, now: int, by: str, *, forgive: bool = False) -> None:
+    @property
+    def awaits_approval(self) -> bool:
+        """True if it goes on when a second person has approved its next wave."""
+        last = self.status.steps[-1] if self.status.steps else None
+        return self.state is RunState.PAUSED and last is not None and last.why is Why.APPROVAL
+
+    def resume(self, now: int, by: str, *, forgive: bool = False, approved: int | None = None) -> None:
         """Go on; with `forgive`, what has failed so far counts for no rule any more.
+
+        `approved` is the wave behind which a second person has approved the next one.
 
         RunStateError also while a rule would stop it at once; the run is good for nothing then, and is read again.
         """
         before = self.status.steps[-1].why if self.status.steps else None
+        if self.awaits_approval and approved != self.status.wave:
+            raise RunStateError("another person than the one who began the run has to approve its next wave")
         self._go(RunEvent.RESUME, now, Why.PERSON, by=by)
         if forgive:
             self.status.forgiven = self.counts()
@@ -234,7 +246,7 @@ class FleetRun:
             )
         if (lost := self._lost()) is not None:
             raise RunStateError(f'{lost}; resume it with "forgive": true to go on all the same')
-        if before is Why.WAVE:
+        if before in (Why.WAVE, Why.APPROVAL):
             self._begin_wave(self.status.wave + 1, now)
         self.advance(now)
 
@@ -276,8 +288,9 @@ class FleetRun:
                 status.bake_until = now + round(wave.bake.total_seconds() * 1_000_000)
             if now < status.bake_until:
                 return
-            if wave.waits:
-                self._go(RunEvent.PAUSE, now, Why.WAVE, f"wave {status.wave + 1} of {len(self.ends)} has ended")
+            if wave.then:
+                why = Why.APPROVAL if wave.then == APPROVE else Why.WAVE
+                self._go(RunEvent.PAUSE, now, why, f"wave {status.wave + 1} of {len(self.ends)} has ended")
                 return
             self._begin_wave(status.wave + 1, now)
 

@@ -23,6 +23,7 @@ USUAL_AFTER: Final = 20
 LONGEST_RUN: Final = timedelta(days=30)
 USUAL_LENGTH: Final = timedelta(hours=72)
 REST: Final = "rest"
+GO_ON, WAIT, APPROVE = "", "wait", "approve"
 STOPPABLE: Final = tuple(
     one.word for one in TargetMark if one.ended and one not in (TargetMark.SUCCEEDED, TargetMark.SKIPPED)
 )
@@ -40,8 +41,8 @@ class WaveSpec:
     share: float | None = None
     bake: timedelta = timedelta()
     """The time that passes after its last target has ended, before the next wave begins."""
-    waits: bool = False
-    """True if a person has to resume the run before the next wave."""
+    then: str = GO_ON
+    """WAIT if a person has to resume the run before the next wave, APPROVE if that is another one than began it."""
 
     def size(self, total: int, left: int) -> int:
         """The number of its targets, of so many in the run, of which so many are in no wave before it."""
@@ -55,7 +56,7 @@ class WaveSpec:
         """The wave as it is kept and shown."""
         size = self.count if self.count is not None else REST if self.share is None else f"{self.share:g}%"
         bake = {"bake": format_duration(self.bake)} if self.bake else {}
-        return {"size": size, **bake, **({"then": "wait"} if self.waits else {})}
+        return {"size": size, **bake, **({"then": self.then} if self.then else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,11 @@ class RunSpec:
     def again(self, now: int) -> RunSpec:
         """The same for a run that begins now, and may last as long."""
         return replace(self, start_at=now, until=now + self.until - self.start_at)
+
+    @property
+    def needs_approval(self) -> bool:
+        """True if a second person has to approve a wave."""
+        return any(one.then == APPROVE for one in self.waves)
 
     def wave(self, index: int) -> WaveSpec:
         """The wave with this index; the one behind all that were asked for has the rest."""
@@ -209,10 +215,14 @@ def _wave(field: str, value: object) -> WaveSpec:
         raise InvalidInputError(f"{field}.size", f"is missing; allowed: {_SIZES}")
     count, share = _size(f"{field}.size", members["size"])
     bake = read_length(f"{field}.bake", members["bake"], LONGEST_RUN, timedelta()) if "bake" in members else timedelta()
-    then = members.get("then")
-    if then not in (None, "wait"):
-        raise InvalidInputError(f"{field}.then", f'{then!a} is none; allowed: "wait", until a person resumes the run')
-    return WaveSpec(count, share, bake, waits=then == "wait")
+    then = members.get("then", GO_ON)
+    if then not in (GO_ON, WAIT, APPROVE) or ("then" in members and then == GO_ON):
+        raise InvalidInputError(
+            f"{field}.then",
+            f'{in_short(then)} is none; allowed: "{WAIT}", until a person resumes the run, and "{APPROVE}", until '
+            "another person than the one who began it does",
+        )
+    return WaveSpec(count, share, bake, then)
 
 
 def _size(field: str, value: object) -> tuple[int | None, float | None]:

@@ -109,6 +109,23 @@ class TestWaves:
         work(run)
         assert state_of(run) is S.SUCCEEDED
 
+    def test_one_that_another_person_approves_goes_on_by_the_approval_of_this_wave_alone(self) -> None:
+        run = begun(3, spec([{"size": 1, "then": "approve"}, {"size": 1, "then": "approve"}]))
+        work(run)
+        assert (state_of(run), run.status.steps[-1].why, run.awaits_approval) == (S.PAUSED, Why.APPROVAL, True)
+        run.pause(2, "anna")
+        for approved in (None, 1):
+            with pytest.raises(RunStateError, match="another person than the one who began the run has to approve"):
+                run.resume(2, "anna", forgive=True, approved=approved)
+        run.resume(2, "ben", approved=0)
+        assert (state_of(run), run.status.wave) == (S.RUNNING, 1)
+        work(run)
+        with pytest.raises(RunStateError):
+            run.resume(3, "ben", approved=0)
+        run.resume(3, "ben", approved=1)
+        work(run)
+        assert state_of(run) is S.SUCCEEDED
+
 
 class TestRules:
     def test_a_share_is_one_of_those_that_ended_and_not_before_after(self) -> None:
