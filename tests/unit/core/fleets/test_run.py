@@ -316,7 +316,12 @@ def test_budgets_bound_what_is_in_flight_of_each_value() -> None:
 
 
 def test_what_a_run_goes_by_is_kept() -> None:
-    further = {"windows": [NIGHT], "spread": "site", "per": [{"label": "site", "most": 2}], "done": {"succeeded": "7%"}}
+    further: dict[str, Any] = {
+        "windows": [NIGHT],
+        "spread": "site",
+        "per": [{"label": "site", "most": 2}],
+        "done": {"succeeded": "7%"},
+    }
     wanted = spec([1, "10%"], [{"count": 2}], **further)
     assert RunSpec.from_json(wanted.to_json()) == wanted
     assert wanted.labels == {"site": "per"}

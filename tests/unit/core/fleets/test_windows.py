@@ -41,9 +41,9 @@ def test_they_are_open_when_the_wall_says_so_and_the_next_change_is_found(seed: 
     random = Random(seed)
     asked = []
     for _ in range(random.randint(1, 3)):
-        begin, end = random.sample([f"{hour:02}:{minute:02}" for hour in range(24) for minute in (0, 30, 45)], 2)
+        opens, closes = random.sample([f"{hour:02}:{minute:02}" for hour in range(24) for minute in (0, 30, 45)], 2)
         days = f"{random.choice(DAYS)}-{random.choice(DAYS)}"
-        asked.append({"days": days, "from": begin, "to": end, "zone": random.choice(ZONES)})
+        asked.append({"days": days, "from": opens, "to": closes, "zone": random.choice(ZONES)})
     windows = read_windows(asked)
     change = random.choice(["2026-03-28T00:00", "2026-10-24T00:00", "2026-04-04T00:00", "2026-02-14T00:00"])
     begin = micros(change)
