@@ -74,6 +74,10 @@ class Devices:
             raise unknown(device_id)
         return found
 
+    def is_known(self, device_id: str) -> bool:
+        """True if the device is on record, for whomever."""
+        return device_id in self._authority.view.snapshot.devices
+
     def page(self, caller: Caller | None, query: Filter) -> tuple[list[Device], str | None]:
         """Devices that the caller may know of, in the order of their ids, and where the next page goes on.
 

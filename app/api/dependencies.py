@@ -181,14 +181,14 @@ async def _lists(request: Request) -> Turns:
     return front.lists
 
 
-async def _directory(request: Request) -> DirectoryRecords:
-    front: Front = request.app
-    if front.ports.directory is None:
+def needed_records(records: DirectoryRecords | None) -> DirectoryRecords:
+    """The records; NoDirectoryError where there is no directory."""
+    if records is None:
         raise NoDirectoryError(
             "this node has no access directory, and so no record of devices, people or keys: a command may go to any "
             "device, and names its profile; set HOMING_ACCESS_URL to keep them"
         )
-    return front.ports.directory
+    return records
 
 
 async def _streams(request: Request) -> SseStreams:
@@ -237,7 +237,7 @@ BrokerTraffic = Annotated[Traffic, Depends(_port(lambda ports: ports.traffic))]
 """The messages between devices and broker."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
-Records = Annotated[DirectoryRecords, Depends(_directory)]
+Records = Annotated[DirectoryRecords, Depends(_port(lambda ports: needed_records(ports.directory)))]
 """What is on record; NoDirectoryError."""
 NodePorts = Annotated[Ports, Depends(_ports)]
 """All of them, for routes that tell which there are."""

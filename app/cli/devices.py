@@ -26,6 +26,8 @@ IfMatch = Annotated[
     str | None, typer.Option(metavar="TAG", help="Write only if the current tag is this one; show prints it.")
 ]
 _COLUMNS = ("device", "profile", "tenant", "labels", "note")
+_HEARD_COLUMNS = ("device", "online", "last seen", "failures", *_COLUMNS[1:])
+_PRESENCE = {True: "yes", False: "no"}
 
 
 @application.command("list")
@@ -37,6 +39,9 @@ def list_devices(
     profile: Profile = None,
     label: Labels = None,
     tenant: Annotated[str | None, typer.Option(help="Show only devices of this tenant.")] = None,
+    heard: Annotated[
+        bool, typer.Option("--heard", help="Show also devices that only events or recent commands name.")
+    ] = False,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
@@ -45,8 +50,12 @@ def list_devices(
     """List devices by id."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
-        found = [one.raw for one in homing.devices(pattern, profile=profile, tenant=tenant, labels=_labels(label))]
-    table(shown, found, _row, _COLUMNS)
+        listed = homing.devices(pattern, profile=profile, tenant=tenant, labels=_labels(label), heard=heard)
+        found = [one.raw for one in listed]
+    if heard:
+        table(shown, found, _heard_row, _HEARD_COLUMNS)
+    else:
+        table(shown, found, _row, _COLUMNS)
 
 
 @application.command()
@@ -106,6 +115,12 @@ def _labels(pairs: list[str] | None) -> dict[str, str]:
 def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
     labels = " ".join(f"{name}={value}" for name, value in sorted((one.get("labels") or {}).items()))
     return one["id"], one.get("profile") or "", one.get("tenant") or "", labels, one.get("note") or ""
+
+
+def _heard_row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
+    device, *others = _row(one)
+    online = _PRESENCE.get(one.get("online"), "unknown")
+    return device, online, one.get("last_seen") or "", str(one.get("failures")), *others
 
 
 def _print(record: DeviceRecord, form: Form) -> None:

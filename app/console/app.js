@@ -59,7 +59,7 @@ const Access = lazy("access.js", "Access");
 const Command = lazy("command.js", "Command");
 const Commands = lazy("commands.js", "Commands");
 const Device = lazy("device.js", "Device");
-const Devices = lazy("device.js", "Devices");
+const Devices = lazy("devices.js", "Devices");
 const Events = lazy("events.js", "Events");
 const Profile = lazy("profiles.js", "Profile");
 const Profiles = lazy("profiles.js", "Profiles");
@@ -90,7 +90,7 @@ function pageOf({ parts, params }) {
   if (name === "commands") return { name, title: "Commands", page: html`<${Commands} params=${params} go=${filtered(name)} />` };
   if (name === "devices" && more === "send") return { name, title: `Send to ${id}`, page: html`<${Send} key=${id} device=${id} params=${params} />` };
   if (name === "devices" && id) return { name, title: id, page: html`<${Device} key=${id} id=${id} />` };
-  if (name === "devices") return { name, title: "Devices", page: html`<${Devices} />` };
+  if (name === "devices") return { name, title: "Devices", page: html`<${Devices} params=${params} />` };
   if (name === "fleets" && id === "new") return { name, title: "New fleet run", page: html`<${NewFleet} />` };
   if (name === "fleets" && id) return { name, title: id, page: html`<${Fleet} key=${id} id=${id} />` };
   if (name === "fleets") return { name, title: "Fleets", page: html`<${Fleets} />` };

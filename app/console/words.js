@@ -53,6 +53,12 @@ const DELIVERIES = {
   given_up: { icon: "✖", word: "given up", tone: "bad" },
 };
 
+/** Whether a device is there. @param {boolean | null} online @returns {Word} */
+export function presenceOf(online) {
+  if (online === null) return { icon: "?", word: "presence unknown", tone: "quiet" };
+  return online ? { icon: "✔", word: "online", tone: "good" } : { icon: "✖", word: "offline", tone: "bad" };
+}
+
 /** @param {Record<string, Word>} words @param {string} code @returns {Word} */
 function wordOf(words, code) {
   return Object.hasOwn(words, code) ? words[code] : { icon: "?", word: code, tone: "quiet" };

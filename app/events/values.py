@@ -8,7 +8,7 @@ from typing import Final
 
 from app.core.events.event import Event, Position
 from app.core.events.plan import Plan
-from app.core.events.presence import Change, change_of, topic_of
+from app.core.events.presence import FILTER, Change, change_of, topic_of
 from app.events.gate import LogGate
 from app.events.reader import EventsReader
 from app.store.events import EventLog
@@ -49,6 +49,16 @@ class LastValues:
         found = await asyncio.gather(*(self.value(database, topic) for database, topic in topics))
         return sorted((event for event in found if event is not None), key=lambda event: event.entry.topic)
 
+    async def latest_of(self, device_id: str) -> list[Event]:
+        """The last values on the topics of a device, as far as they lie where its events go now.
+
+        It asks one shard for each topic where `values_of` asks all, for those who look at many devices.
+        """
+        self._gate.check()
+        topics = dict.fromkeys(self._plan.topics_of(device_id))
+        asked = (self._log.value(self._plan.shard(database, topic), topic) for database, topic in topics)
+        return [one for one in await asyncio.gather(*asked) if one is not None]
+
     async def topics(self, database: str | None, topic_filter: str, after: str, limit: int) -> list[Event]:
         """Last values by topic, behind this topic."""
         self._gate.check()
@@ -70,8 +80,16 @@ class DevicePresence:
 
     async def presence_of(self, device_id: str) -> tuple[Change, Position] | None:
         """Return whether the device is there, and since when; None when nobody has heard of it."""
-        found = await self._values.value(self._database, topic_of(device_id))
+        found = await self.event_of(device_id)
         return None if found is None else change_of(found.entry)
+
+    async def event_of(self, device_id: str) -> Event | None:
+        """Return the event that told its latest change; None when nobody has heard of it."""
+        return await self._values.value(self._database, topic_of(device_id))
+
+    async def told(self, after: str, limit: int) -> list[Event]:
+        """Return the events that told the latest changes of all devices, by topic, behind this topic."""
+        return await self._values.topics(self._database, FILTER, after, limit)
 
     async def offline_since(self, device_id: str) -> Position | None:
         """Since when the device is known to be away: it has said so, or its will, and has not come back.

@@ -391,7 +391,10 @@ class Me:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRecord:
-    """The record of a device. `tag` names this state of it, for `if_match`."""
+    """The record of a device. `tag` names this state of it, for `if_match`.
+
+    Where devices were listed as `heard`, `on_record` may be false, and the last three members say what is known.
+    """
 
     id: str
     tenant: str | None = None
@@ -400,6 +403,11 @@ class DeviceRecord:
     note: str = ""
     tag: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    on_record: bool = True
+    online: bool | None = None
+    last_seen: datetime | None = None
+    failures: int | None = None
+    """How many of its commands are among the latest failures of the last hour."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any], tag: str | None = None) -> Self:
@@ -412,6 +420,10 @@ class DeviceRecord:
             str(body.get("note") or ""),
             tag,
             body,
+            body.get("on_record") is not False,
+            body.get("online"),
+            instant(body.get("last_seen")),
+            body.get("failures"),
         )
 
 

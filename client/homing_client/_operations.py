@@ -172,10 +172,16 @@ def page_of_device(device_id: str, filters: Mapping[str, str | None], cursor: st
 
 
 def devices(
-    pattern: str | None, tenant: str | None, profile: str | None, labels: Mapping[str, str], cursor: str | None
+    pattern: str | None,
+    tenant: str | None,
+    profile: str | None,
+    labels: Mapping[str, str],
+    cursor: str | None,
+    *,
+    heard: bool,
 ) -> Request:
-    """A page of the devices that are on record."""
-    query = {"id": pattern, "tenant": tenant, "profile": profile, "cursor": cursor}
+    """A page of the devices that are on record, or with `heard` of all that anything is known of."""
+    query = {"id": pattern, "tenant": tenant, "profile": profile, "cursor": cursor, "heard": "true" if heard else None}
     return Request("GET", "/v1/devices", query=query, repeated=[("label", f"{k}={v}") for k, v in labels.items()])
 
 

@@ -234,7 +234,7 @@ def _async_recorded(asked: list[str]) -> AsyncHoming:
 MODELS: Final = {
     "Command": Command,
     "CommandError": Fault,
-    "Device": DeviceRecord,
+    "HeardDevice": DeviceRecord,
     "Known": Known,
     "LateResponse": Late,
     "Me": Me,

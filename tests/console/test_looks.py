@@ -65,7 +65,7 @@ async def test_every_page_is_accessible_and_fits(
             ("open", f"commands/{made['open']}", page.get_by_role("button", name="Cancel …")),
             ("unknown", "commands/nothing", page.get_by_role("alert")),
             ("nodes", "nodes", page.get_by_role("article", name="Node node-a")),
-            ("devices", "devices", page.get_by_text("no access directory")),
+            ("devices", "devices", page.get_by_text("1 device shown")),
             ("device", "devices/drone-1", page.get_by_role("heading", name="Last values")),
             ("send", "devices/dock-1/send?profile=dji", page.get_by_role("button", name="Send", exact=True)),
             ("nowhere", "nowhere", page.get_by_role("heading", name="There is no such page")),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from app.api.v1.command_models import DEVICE_ID, PROFILE, LabelName, SchemaModel
+from app.api.v1.command_models import DEVICE_ID, PROFILE, Instant, LabelName, SchemaModel
 
 
 class DeviceBody(SchemaModel):
@@ -52,6 +52,31 @@ class Device(SchemaModel):
             ]
         }
     )
+
+
+class HeardDevice(SchemaModel):
+    """A device that anything is known of. One that is not on record has neither tenant nor profile nor labels."""
+
+    id: str
+    tenant: str | None
+    profile: str | None
+    labels: dict[str, str]
+    note: str
+    on_record: bool
+    online: Annotated[bool | None, Field(description="True if the device is there; null if that is not known.")]
+    last_seen: Annotated[
+        Instant | None, Field(description="The instant of the last event of the device; null if there is none.")
+    ]
+    failures: Annotated[
+        int, Field(description="The number of its commands among the latest 200 of the last hour that have failed.")
+    ]
+
+
+class HeardDevicePage(SchemaModel):
+    """A page of devices: those on record by id, then others. It may be short or empty without being the last one."""
+
+    devices: list[HeardDevice]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class DevicePage(SchemaModel):

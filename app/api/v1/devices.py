@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import orjson
@@ -16,7 +17,8 @@ from app.access.devices import DeviceDetails, Filter, shown
 from app.api import problems
 from app.api.conditions import Conditional, etag
 from app.api.cursors import ANY as ANY_CURSOR
-from app.api.dependencies import Commands, Records, WhoAsks
+from app.api.dependencies import Commands, Lists, NodePorts, Records, WhoAsks, needed_records
+from app.api.heard import MOST_PLACE, HeardDevices
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, Limit, check_names, query
@@ -38,8 +40,9 @@ _UNKNOWN: Final = BY_ERROR[errors.DeviceNotFoundError]
 _FAILED: Final = BY_ERROR[errors.PreconditionFailedError]
 _CHANGED: Final = BY_ERROR[errors.VersionConflictError]
 _LIST: Final = "devices"
+_HEARD: Final = "heard devices"
 _MOST_ID: Final = 128
-_FILTERS: Final = ("id", "tenant", "profile", "label", "limit", "cursor")
+_FILTERS: Final = ("id", "tenant", "profile", "label", "limit", "cursor", "heard")
 
 router = GuardedRouter(prefix="/v1", tags=["devices"])
 
@@ -48,9 +51,17 @@ def _pattern(text: str | None) -> str | None:
     return None if text is None else validate_pattern("id", text)
 
 
+@dataclass(frozen=True, slots=True)
+class _ListedDevices:
+    """The devices that a caller lists; `cursor` is what the page before gave."""
+
+    filter: Filter
+    cursor: str | None
+    heard: bool
+
+
 async def _filter(
     request: Request,
-    asker: WhoAsks,
     id: Annotated[  # noqa: A002 - the name of the parameter
         str,
         AfterValidator(_pattern),
@@ -81,12 +92,15 @@ async def _filter(
             examples=[schemas.DEVICE_ID],
         ),
     ] = None,
-) -> Filter:
+    heard: Annotated[  # noqa: FBT002 - a query parameter
+        bool,
+        Query(description="Also return devices that are not on record, and tell what is known of each."),
+    ] = False,
+) -> _ListedDevices:
     """The list of devices that a caller asks for."""
     check_names(request, _FILTERS, repeatable=("label",))
     labels = tuple([_label(one) for one in label or ()])
-    after = "" if cursor is None else validate_device_id(asker.cursors.take(_LIST, cursor))
-    return Filter(id=id, tenant=tenant, profile=profile, labels=labels, limit=limit, after=after)
+    return _ListedDevices(Filter(id=id, tenant=tenant, profile=profile, labels=labels, limit=limit), cursor, heard)
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -98,15 +112,29 @@ def _label(text: str) -> tuple[str, str]:
 
 @router.get(
     "/devices",
-    summary="List the registered devices",
-    response_model=models.DevicePage,
+    summary="List the registered devices, or all that anything is known of",
+    response_model=models.DevicePage | models.HeardDevicePage,
     response_description="A page of devices.",
-    responses=problems_of(_NO_DIRECTORY, problems.INVALID, problems.UNAVAILABLE),
+    responses=problems_of(_NO_DIRECTORY, problems.INVALID, BY_ERROR[errors.CapacityError], problems.UNAVAILABLE),
     openapi_extra=acts(Action.READ),
 )
-async def list_devices(asked: Annotated[Filter, Depends(_filter)], records: Records, asker: WhoAsks) -> Reply:
-    """Lists devices that the caller may read, by id. A page may be short: it examines at most 2,000 records."""
-    found, behind = records.devices.page(asker.caller, asked)
+async def list_devices(
+    asked: Annotated[_ListedDevices, Depends(_filter)], ports: NodePorts, lists: Lists, asker: WhoAsks
+) -> Reply:
+    """Lists devices that the caller may read, by id. A page may be short: it examines at most 2,000 records.
+
+    With `heard`, devices follow that only presence, last values or recent commands are known of; it works without an
+    access directory, too.
+    """
+    if asked.heard:
+        place = "" if asked.cursor is None else asker.cursors.take(_HEARD, asked.cursor)
+        async with lists.take():
+            page, at = await HeardDevices(ports, asker, asked.filter).page(place)
+        more = None if at is None else asker.cursors.give(_HEARD, at, MOST_PLACE)
+        return BytesResponse(orjson.dumps({"devices": page, "cursor": more}))
+    after = "" if asked.cursor is None else validate_device_id(asker.cursors.take(_LIST, asked.cursor))
+    records = needed_records(ports.directory)
+    found, behind = records.devices.page(asker.caller, replace(asked.filter, after=after))
     cursor = None if behind is None else asker.cursors.give(_LIST, behind, _MOST_ID)
     return BytesResponse(orjson.dumps({"devices": [shown(one) for one in found], "cursor": cursor}))
 

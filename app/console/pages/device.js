@@ -1,11 +1,11 @@
-/** Devices: those on record, and one of them with its record, presence, last values and commands. */
+/** A device: its record, presence, last values and commands. */
 
-import { Age, Copy, Loading, State, Trouble, Value, When, html } from "../parts.js";
+import { Age, Copy, Loading, Mark, State, Trouble, Value, When, html } from "../parts.js";
 import { call, part, query } from "../api.js";
 import { Confirm } from "../confirm.js";
-import { Pages } from "../listed.js";
-import { usePages, useRead } from "../read.js";
+import { useRead } from "../read.js";
 import { duration } from "../time.js";
+import { presenceOf } from "../words.js";
 
 const SHOWN = 20;
 const FILTERS = 4;
@@ -73,9 +73,7 @@ function Latest({ listed }) {
 /** @param {{ presence: any }} props */
 function Presence({ presence }) {
   if (!presence) return null;
-  if (presence.online === null) return html`<span class="state quiet"><span class="icon" aria-hidden="true">?</span>presence unknown</span>`;
-  const [tone, icon, word] = presence.online ? ["good", "✔", "online"] : ["bad", "✖", "offline"];
-  return html`<span class=${`state ${tone}`}><span class="icon" aria-hidden="true">${icon}</span>${word}</span>${presence.since && html`<span class="muted">since <${When} at=${presence.since} /></span>`}${presence.last_seen && html`<span class="muted">last seen <${Age} at=${presence.last_seen} /> ago</span>`}`;
+  return html`<${Mark} of=${presenceOf(presence.online)} />${presence.since && html`<span class="muted">since <${When} at=${presence.since} /></span>`}${presence.last_seen && html`<span class="muted">last seen <${Age} at=${presence.last_seen} /> ago</span>`}`;
 }
 
 /** @param {{ id: string }} props */
@@ -92,28 +90,4 @@ export function Device({ id }) {
     <section><h2>Commands</h2><${Latest} listed=${listed} /></section>
     <section><h2>Last values</h2><${Values} id=${id} state=${state} /></section>
     <section><h2>Record</h2><${Record} record=${record} tell=${record.again} /></section>`;
-}
-
-export function Devices() {
-  const listed = usePages("v1/devices?limit=100", "devices");
-  const { rows, error, loaded, again } = listed;
-  /** @param {any} event */
-  function open(event) {
-    event.preventDefault();
-    const id = String(new FormData(event.currentTarget).get("id")).trim();
-    if (id) location.hash = `#/devices/${part(id)}`;
-  }
-  return html`<h1 tabindex="-1">Devices</h1>
-    <form class="row" onSubmit=${open}><label>Device id <input class="short" name="id" required maxlength="128" autocomplete="off" spellcheck=${false} /></label><button type="submit">Open</button></form>
-    ${error && html`<${Missing} title="Devices on record" error=${error} again=${again} />`}
-    ${!loaded && !error && html`<${Loading} rows=${6} />`}
-    ${loaded && rows.length === 0 && html`<p class="empty">No device is on record, of what you may read. Commands may go to others, too: open one by its id.</p>`}
-    ${rows.length > 0 && html`<table class="rows"><caption class="offstage">Devices on record, by id</caption>
-      <thead><tr><th scope="col">Device</th><th scope="col">Profile</th><th scope="col">Tenant</th><th scope="col">Labels</th><th scope="col">Note</th></tr></thead>
-      <tbody>${rows.map((/** @type {any} */ one) => html`<tr key=${one.id}>
-        <td class="main"><a data-row href=${`#/devices/${part(one.id)}`}>${one.id}</a></td>
-        <td class="what">${one.profile ?? ""}</td><td class="where">${one.tenant}</td>
-        <td class="where">${Object.entries(one.labels).map(([name, value]) => `${name}=${value}`).join(", ")}</td>
-        <td class="note-cell">${one.note}</td></tr>`)}</tbody></table>`}
-    <${Pages} listed=${listed} word="device" />`;
 }

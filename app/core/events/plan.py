@@ -137,6 +137,10 @@ class Plan:
                 found.append((database, one.render(device_id=name_of(device_id))))
         return found
 
+    def filters_of_devices(self) -> list[tuple[str, str]]:
+        """Topic filters that mean all `topics_of` devices, each with its database."""
+        return list(dict.fromkeys((database, one.filter()) for database, one in self._of_devices))
+
     def home(self, topic: str) -> str:
         """The database to which a profile sends what is said on a topic; the first one where none does."""
         levels = topic.split("/")

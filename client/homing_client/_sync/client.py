@@ -433,11 +433,15 @@ class Homing:
         tenant: str | None = None,
         profile: str | None = None,
         labels: Mapping[str, str] = MappingProxyType({}),
+        heard: bool = False,
     ) -> Iterator[DeviceRecord]:
-        """The devices on record that the caller may read, by id. `pattern`: only ids that fit, such as `dock-*`."""
+        """The devices on record that the caller may read, by id. `pattern`: only ids that fit, such as `dock-*`.
+
+        With `heard`, those follow that are not on record, but that events or recent commands name.
+        """
 
         def page(cursor: str | None) -> Request:
-            return operations.devices(pattern, tenant, profile, labels, cursor)
+            return operations.devices(pattern, tenant, profile, labels, cursor, heard=heard)
 
         for one in self._pages(page, "devices"):
             yield DeviceRecord.of(one)
