@@ -74,6 +74,7 @@ HELP: Final[Mapping[str, str]] = {
     "never": "The key never expires.",
     "of": "How targets have ended that are retried. Repeatable; failed and timed_out if left out.",
     "only_empty": "Delete it only if nothing waits in it.",
+    "outcome": "Show only deliveries that stand so: waiting, delivered or given_up.",
     "place": "The place of the event: DATABASE.SHARD.POSITION, such as telemetry.2.1772352000000000.",
     "principal": "The id of a person or service.",
     "principal_id": "The id of a person or service.",

@@ -101,7 +101,7 @@ function pageOf({ parts, params }) {
   if (name === "try") return { name: "profiles", title: "Try a message", page: html`<${Try} />` };
   if (name === "latency") return { name: "commands", title: "Latency", page: html`<${Latency} />` };
   if (name === "held") return { name: "commands", title: "Held", page: html`<${Held} />` };
-  if (name === "webhooks" && id) return { name, title: id, page: html`<${Webhook} key=${id} id=${id} />` };
+  if (name === "webhooks" && id) return { name, title: id, page: html`<${Webhook} key=${id} id=${id} params=${params} go=${filtered(`webhooks/${encodeURIComponent(id)}`)} />` };
   if (name === "webhooks") return { name, title: "Webhooks", page: html`<${Webhooks} />` };
   if (name === "queues" && id) return { name, title: id, page: html`<${Queue} key=${id} name=${id} />` };
   if (name === "queues") return { name, title: "Queues", page: html`<${Queues} />` };

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Final
 from urllib.parse import urlsplit
 
 from app.core.access.rules import QUEUE_PLACE
 from app.core.clock import IdFactory
 from app.core.errors import CapacityError, InvalidInputError, WebhookChangedError, WebhookNotFoundError
+from app.core.webhooks.deliveries import Delivery, Progress
 from app.core.webhooks.destinations import Network, refusal_of_host
 from app.core.webhooks.endpoints import (
     USUAL_BATCH,
@@ -21,13 +23,16 @@ from app.core.webhooks.endpoints import (
     validate_id,
     validate_url,
 )
-from app.core.webhooks.places import FIRST, DeliveryPage, DeliveryPosition
+from app.core.webhooks.places import FIRST, FIRST_ENDED, DeliveryPage, DeliveryPosition
 from app.core.webhooks.schedule import KEPT, Reply
 from app.core.webhooks.signatures import Signer
 from app.outbound.ports import Sender
 from app.store.webhooks import WebhookStore
 from app.webhooks import events
 from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, EndpointBook
+
+LOOKED_AT: Final = 200
+"""How many deliveries are read at once where only some are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +149,40 @@ class WebhookAdministrator:
         await self._book.refresh()
 
     async def deliveries(
-        self, tenant: str | None, endpoint_id: str, limit: int, behind: DeliveryPosition = FIRST
+        self,
+        tenant: str | None,
+        endpoint_id: str,
+        limit: int,
+        behind: DeliveryPosition = FIRST,
+        outcome: Progress | None = None,
     ) -> tuple[int, DeliveryPage]:
-        """Count those that wait; list them, the next one first, and those that ended, the last first, up to `limit`."""
+        """Count those that wait; list them, the next one first, and those that ended, the last first, up to `limit`.
+
+        With `outcome` only those that stand so.
+        """
         await self.get(tenant, endpoint_id)
         (waiting,) = await self._store.waiting([endpoint_id])
-        return waiting, await self._store.deliveries(endpoint_id, limit, behind)
+        if outcome is None:
+            return waiting, await self._store.deliveries(endpoint_id, limit, behind)
+        return waiting, await self._standing(outcome, endpoint_id, limit, behind)
+
+    async def _standing(
+        self, outcome: Progress, endpoint_id: str, limit: int, behind: DeliveryPosition
+    ) -> DeliveryPage:
+        """Look through the list, of which MOST_KEPT deliveries have ended at most."""
+        at: DeliveryPosition | None = behind if behind.ended or outcome is Progress.WAITING else FIRST_ENDED
+        found: list[Delivery] = []
+        while at is not None:
+            page = await self._store.deliveries(endpoint_id, LOOKED_AT, at)
+            fitting = [number for number, one in enumerate(page.deliveries) if one.progress is outcome]
+            shown = fitting[: limit - len(found)]
+            found += [page.deliveries[number] for number in shown]
+            if len(found) == limit:
+                upto = await self._store.deliveries(endpoint_id, shown[-1] + 1, at)
+                return DeliveryPage(found, upto.behind)
+            is_over = outcome is Progress.WAITING and len(fitting) < len(page.deliveries)
+            at = None if is_over else page.behind
+        return DeliveryPage(found, None)
 
     async def again(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
         """Try an ended delivery once more, now; WebhookNotFoundError."""

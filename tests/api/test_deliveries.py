@@ -88,7 +88,23 @@ async def test_all_pages_together_are_the_list(site: Site) -> None:
             page = await listed(site, webhook_id, limit=2, cursor=page["cursor"])
         assert found + page["deliveries"] == whole["deliveries"]
         assert whole["cursor"] is None
+        for outcome, expected in (
+            ("waiting", whole["deliveries"][:3]),
+            ("delivered", whole["deliveries"][3:]),
+            ("given_up", []),
+        ):
+            assert await of_outcome(site, webhook_id, outcome) == expected
         hang.set()
+
+
+async def of_outcome(site: Site, webhook_id: str, outcome: str) -> list[Any]:
+    """The deliveries that stand so, read one by one."""
+    found: list[Any] = []
+    page = await listed(site, webhook_id, outcome=outcome, limit=1)
+    while page["cursor"] is not None:
+        found += page["deliveries"]
+        page = await listed(site, webhook_id, outcome=outcome, limit=1, cursor=page["cursor"])
+    return found + list(page["deliveries"])
 
 
 async def test_a_cursor_is_for_one_list_one_webhook_and_one_caller(site: Site) -> None:
@@ -113,7 +129,9 @@ async def test_a_cursor_is_for_one_list_one_webhook_and_one_caller(site: Site) -
         assert all("cursor" in one.text for one in refused)
 
 
-@pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 201}, {"limit": "x"}, {"page": 2}, {"cursor": ""}])
+@pytest.mark.parametrize(
+    "query", [{"limit": 0}, {"limit": 201}, {"limit": "x"}, {"page": 2}, {"cursor": ""}, {"outcome": "lost"}]
+)
 async def test_what_is_wrong_is_said(site: Site, query: dict[str, Any]) -> None:
     webhook_id = await made(site, "https://a.example/hook", 0)
     assert (await listed(site, webhook_id, **query)).status_code == 422

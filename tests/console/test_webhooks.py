@@ -97,6 +97,13 @@ async def test_deliveries_say_how_they_went_and_are_sent_once_more(there: Told, 
     async with open_page(there.site.page(f"webhooks/{hook['id']}")) as page:
         given_up = page.locator("summary").filter(has_text="given up")
         await expect(given_up).to_contain_text("answered 410")
+        await page.get_by_label("Outcome").select_option("delivered")
+        await expect(page.get_by_text("No delivery stands so.")).to_be_visible()
+        await page.get_by_label("Outcome").select_option("given_up")
+        await expect(page).to_have_url(there.site.page(f"webhooks/{hook['id']}?outcome=given_up"))
+        await expect(page.get_by_role("button", name="Redeliver 1 …")).to_be_visible()
+        await flawless(page)
+        await page.get_by_label("Outcome").select_option("")
         there.receiver.answer = fine
         await given_up.click()
         await expect(page.get_by_role("region", name="Body")).to_contain_text('"command.succeeded"')

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi import Response as Reply
+from pydantic.json_schema import SkipJsonSchema
 
 from app.access.conditions import tag_of
 from app.api import problems
@@ -28,7 +29,7 @@ from app.core.access.rules import Action
 from app.core.access.snapshot import DEFAULT_TENANT
 from app.core.errors import InvalidInputError, WebhooksOffError
 from app.core.queues.model import validate_queue_name
-from app.core.webhooks.deliveries import EVENT
+from app.core.webhooks.deliveries import EVENT, Progress
 from app.core.webhooks.endpoints import ENDPOINT_ID, Endpoint
 from app.core.webhooks.places import FIRST, place_of
 from app.queues.plane import needed_queues
@@ -245,6 +246,10 @@ async def list_deliveries(
     webhook_id: _Id,
     desk: _AtDesk,
     asker: WhoAsks,
+    outcome: Annotated[
+        Progress | SkipJsonSchema[None],
+        Query(description="Return only deliveries that wait, were delivered, or were given up.", examples=["given_up"]),
+    ] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: ListCursor = None,
 ) -> Reply:
@@ -252,10 +257,10 @@ async def list_deliveries(
 
     A delivery that is attempted between two requests may appear on both pages.
     """
-    check_names(request, ("limit", "cursor"))
+    check_names(request, ("outcome", "limit", "cursor"))
     kind = f"deliveries for {asker.principal()}"
     behind = FIRST if cursor is None else place_of(webhook_id, asker.cursors.take(kind, cursor))
-    waiting, page = await desk.webhooks.deliveries(desk.tenant, webhook_id, limit, behind)
+    waiting, page = await desk.webhooks.deliveries(desk.tenant, webhook_id, limit, behind, outcome)
     more = None if page.behind is None else asker.cursors.give(kind, page.behind.text(webhook_id), MOST_PLACE)
     shown = [{**delivery_json(one), "body": orjson.Fragment(one.body)} for one in page.deliveries]
     return _json({"waiting": waiting, "deliveries": shown, "cursor": more})

@@ -2,7 +2,7 @@
 
 import { Copy, Loading, Mark, Trouble, Value, When, html } from "../parts.js";
 import { useState } from "../vendor/hooks.js";
-import { call, part } from "../api.js";
+import { call, part, query } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { Pages, Without } from "../listed.js";
 import { useAgain, usePages, useRead } from "../read.js";
@@ -10,6 +10,7 @@ import { Secret } from "../secret.js";
 import { counted, deliveryOf, hookOf } from "../words.js";
 
 const PAGE = 50;
+const OUTCOMES = ["waiting", "delivered", "given_up"];
 /** Redelivered by one press, at most. */
 const MOST = 100;
 
@@ -53,10 +54,10 @@ function Changes({ hook, tell, show }) {
     ${error && html`<${Trouble} error=${error} />`}`;
 }
 
-/** @param {{ id: string, tell: (text: string) => void }} props */
-function Deliveries({ id, tell }) {
+/** @param {{ id: string, outcome: string, go: (some: Record<string, string>) => void, tell: (text: string) => void }} props */
+function Deliveries({ id, outcome, go, tell }) {
   const path = `v1/webhooks/${part(id)}/deliveries`;
-  const listed = usePages(`${path}?limit=${PAGE}`, "deliveries");
+  const listed = usePages(`${path}${query({ outcome, limit: PAGE })}`, "deliveries");
   const { rows, loaded, error, again } = listed;
   useAgain(again, rows.length <= PAGE);
   const failed = rows.filter((/** @type {any} */ one) => one.progress === "given_up").slice(0, MOST).map((/** @type {any} */ one) => one.event_id);
@@ -66,16 +67,16 @@ function Deliveries({ id, tell }) {
     again();
   }
   return html`<section><h2>Deliveries</h2>
-    <p class="row"><button type="button" onClick=${again}>Read again</button>${failed.length > 0 && html`<${Confirm} label=${`Redeliver ${failed.length} …`} title=${`Deliver ${counted(failed.length, "delivery", "deliveries")} again?`} text="Those that are shown here and were given up." does=${`Deliver ${failed.length} again`} run=${() => retry(failed)} done=${() => tell(`${counted(failed.length, "delivery", "deliveries")} again on the way.`)} />`}</p>
+    <p class="row"><label>Outcome <select value=${outcome} onChange=${(/** @type {any} */ event) => go({ outcome: event.currentTarget.value })}><option value="">all</option>${OUTCOMES.map((one) => html`<option key=${one} value=${one}>${deliveryOf(one).word}</option>`)}</select></label><button type="button" onClick=${again}>Read again</button>${failed.length > 0 && html`<${Confirm} label=${`Redeliver ${failed.length} …`} title=${`Deliver ${counted(failed.length, "delivery", "deliveries")} again?`} text="Those that are shown here and were given up." does=${`Deliver ${failed.length} again`} run=${() => retry(failed)} done=${() => tell(`${counted(failed.length, "delivery", "deliveries")} again on the way.`)} />`}</p>
     ${error && html`<${Without} error=${error} again=${again} />`}
     ${!loaded && !error && html`<${Loading} rows=${4} />`}
-    ${loaded && rows.length === 0 && html`<p class="empty">Nothing was delivered within the last three days, and nothing waits.</p>`}
+    ${loaded && rows.length === 0 && html`<p class="empty">${outcome ? "No delivery stands so." : "Nothing was delivered within the last three days, and nothing waits."}</p>`}
     ${rows.length > 0 && html`<div class="values">${rows.map((/** @type {any} */ one) => html`<${Delivery} key=${one.event_id} one=${one} retry=${retry} tell=${tell} />`)}</div>`}
     <${Pages} listed=${listed} word="delivery" all="deliveries" /></section>`;
 }
 
-/** @param {{ id: string }} props */
-export function Webhook({ id }) {
+/** @param {{ id: string, params: URLSearchParams, go: (some: Record<string, string>) => void }} props */
+export function Webhook({ id, params, go }) {
   const { found: hook, error, again } = useRead(`v1/webhooks/${part(id)}`);
   const [done, say] = useState("");
   const [made, show] = useState(/** @type {any} */ (null));
@@ -100,6 +101,6 @@ export function Webhook({ id }) {
       <div><dt>Made</dt><dd><${When} at=${hook.created_at} /></dd></div>
       <div><dt>Its secret is of</dt><dd><${When} at=${hook.rotated_at ?? hook.created_at} /></dd></div>
     </dl>
-    <${Deliveries} id=${id} tell=${tell} />
+    <${Deliveries} id=${id} outcome=${params.get("outcome") ?? ""} go=${go} tell=${tell} />
     ${made && html`<${Secret} text=${made.secret} title="The new secret" hint=${html`The receiver verifies with it what <code>${made.id}</code> delivers.`} done=${() => show(null)} />`}`;
 }

@@ -36,6 +36,8 @@ class DeliveryPosition:
 
 FIRST: Final = DeliveryPosition(ended=False, at=-1, event_id="")
 """Before all that there is."""
+FIRST_ENDED: Final = DeliveryPosition(ended=True, at=10**16 - 1, event_id="~")
+"""Before all that ended, and behind all that waits."""
 
 
 @dataclass(frozen=True, slots=True)

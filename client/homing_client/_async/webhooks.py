@@ -88,17 +88,20 @@ class AsyncWebhooks:
         path = {"webhook_id": webhook_id}
         return await self._object(Request("POST", _ONE + "/test", path=path, repeatable=False))
 
-    async def deliveries(self, webhook_id: str, *, limit: int | None = None) -> list[JsonObject]:
+    async def deliveries(
+        self, webhook_id: str, *, outcome: str | None = None, limit: int | None = None
+    ) -> list[JsonObject]:
         """List the latest deliveries of a webhook and the receiver's answers.
 
-        Waiting deliveries come first. `limit` is the maximum number, read in as many pages as it takes; nodes of
-        version 0.2 give one page of at most 200. Without `limit`, one page is read.
+        Waiting deliveries come first; with `outcome`, only those are listed that are `waiting`, `delivered` or
+        `given_up`. `limit` is the maximum number, read in as many pages as it takes; nodes of version 0.2 give one
+        page of at most 200. Without `limit`, one page is read.
         """
         found: list[JsonObject] = []
         cursor: str | None = None
         while True:
             size = None if limit is None else str(min(limit - len(found), _MOST_OF_PAGE))
-            query = {"limit": size, "cursor": cursor}
+            query = {"outcome": outcome, "limit": size, "cursor": cursor}
             asked = Request("GET", _ONE + "/deliveries", path={"webhook_id": webhook_id}, query=query)
             page = body_of(await self._session.exchange(asked))
             found += page.get("deliveries") or ()
