@@ -113,6 +113,11 @@ class Cluster:
         with RedisClient.from_url(self.redis.url) as redis:
             redis.delete(keys.lease(node_id))
 
+    def filters(self, node_id: str) -> list[str]:
+        """The subscriptions of a node, which name the group that shares them."""
+        with RedisClient.from_url(self.redis.url) as redis:
+            return list(json.loads(redis.get(keys.lease(node_id)))["filters"])
+
     def counters(self, name: str) -> list[int]:
         """A counter of every node."""
         return [self.reported(node.node_id)["counters"].get(name, 0) for node in self.nodes]
@@ -173,8 +178,7 @@ class Device:
         """Say how far it is with it."""
         output = {"status": "in_progress", "progress": {"percent": percent}}
         reply = {"tid": command["tid"], "bid": command["bid"], "data": {"result": 0, "output": output}}
-        topic = f"thing/product/{command['device_id']}/services_reply"
-        _puback = self._client.publish(Publication(topic, json.dumps(reply).encode()))
+        self.say(command, json.dumps(reply).encode())
 
     def answer(self, command: Json) -> None:
         """Reply with success and the params, so that a caller can tell its own answer."""
@@ -185,8 +189,12 @@ class Device:
             "method": command["method"],
             "data": {"result": 0, "output": command["data"]},
         }
+        self.say(command, json.dumps(reply).encode())
+
+    def say(self, command: Json, payload: bytes) -> None:
+        """Publish this where it replies to the command."""
         topic = f"thing/product/{command['device_id']}/services_reply"
-        _puback = self._client.publish(Publication(topic, json.dumps(reply).encode()))
+        _puback = self._client.publish(Publication(topic, payload))
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from homing_rig.figures.access_parts import parts
 from homing_rig.figures.audit import audit
 from homing_rig.figures.broker import broker
 from homing_rig.figures.clients import failing, rolling
+from homing_rig.figures.console import cost, verdicts
 from homing_rig.figures.fleets import fleets
 from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
 from homing_rig.figures.limits import limits
@@ -56,6 +57,8 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "redis-primaries": primaries,
     "client-rolling": rolling,
     "client-failing": failing,
+    "console-cost": cost,
+    "console-verdicts": verdicts,
     "made-up": made_up,
     "small-box": small_box,
     "stream-absent": absent,
