@@ -65,6 +65,7 @@ const Profile = lazy("profiles.js", "Profile");
 const Profiles = lazy("profiles.js", "Profiles");
 const Queue = lazy("queue.js", "Queue");
 const Queues = lazy("queues.js", "Queues");
+const Schedules = lazy("schedules.js", "Schedules");
 const Send = lazy("send.js", "Send");
 const Webhook = lazy("webhook.js", "Webhook");
 const Webhooks = lazy("webhooks.js", "Webhooks");
@@ -94,6 +95,7 @@ function pageOf({ parts, params }) {
   if (name === "fleets" && id === "new") return { name, title: "New fleet run", page: html`<${NewFleet} />` };
   if (name === "fleets" && id) return { name, title: id, page: html`<${Fleet} key=${id} id=${id} />` };
   if (name === "fleets") return { name, title: "Fleets", page: html`<${Fleets} />` };
+  if (name === "schedules") return { name: "fleets", title: "Schedules", page: html`<${Schedules} />` };
   if (name === "access") return { name, title: "Access", page: html`<${Access} part=${id ?? "keys"} params=${params} go=${filtered("access/audit")} />` };
   if (name === "profiles" && id) return { name, title: id, page: html`<${Profile} key=${id} name=${id} />` };
   if (name === "profiles") return { name, title: "Profiles", page: html`<${Profiles} />` };

@@ -60,7 +60,7 @@ export function presenceOf(online) {
 }
 
 /** @param {Record<string, Word>} words @param {string} code @returns {Word} */
-function wordOf(words, code) {
+export function wordOf(words, code) {
   return Object.hasOwn(words, code) ? words[code] : { icon: "?", word: code, tone: "quiet" };
 }
 

@@ -27,6 +27,6 @@ export function Fleets() {
   useAgain(listed.again, listed.rows.length <= PAGE);
   const none = html`<p class="empty">No run is on record: those that have not ended, and those that ended within a week, are listed here. <a href="#/fleets/new">Begin one</a>: it sends a command to many devices, wave after wave.</p>`;
   return html`<h1 tabindex="-1">Fleets</h1>
-    <p class="row"><a class="button chief" href="#/fleets/new">New run …</a></p>
+    <p class="row"><a class="button chief" href="#/fleets/new">New run …</a> <a class="button" href="#/schedules">Schedules</a></p>
     <${Listed} listed=${listed} word="run" caption="Fleet runs, newest first" heads=${["Method", "State", "Progress", "Ended", "By", "Begun"]} row=${line} empty=${none} kind="runs" />`;
 }
