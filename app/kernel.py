@@ -29,7 +29,7 @@ from app.profiles.loader import Refused, load_what_can_be
 from app.runtime.histograms import StoreMeasures
 from app.runtime.listeners import Listeners
 from app.runtime.services import Service
-from app.runtime.system import new_secret, new_wake_key, random_bytes
+from app.runtime.system import new_secret, new_wake_key, random_bytes, resident_bytes
 from app.runtime.telemetry import Counters
 from app.settings import Settings
 from app.store.directory import AccessDirectory
@@ -64,6 +64,7 @@ class Adapters:
     """Who the node is, where its store knows; else the node makes an id and a session at each start."""
     new_secret: Callable[[], str] = new_secret
     random_bytes: Callable[[int], bytes] = random_bytes
+    resident_bytes: Callable[[], int] = resident_bytes
     wake_key: WakeKey = field(default_factory=new_wake_key)
     """The same as the store's, or no wake-up is believed."""
     directory: AccessDirectory | None = None

@@ -71,7 +71,7 @@ async def running_broker(
         sockets.append(BrokerSocket(listen("127.0.0.1", 0), certificate))
     tls_port = sockets[-1].listener.getsockname()[1]
     keeper = None if store is None else SessionKeeper(broker, store)
-    serving = BrokerListener(broker, sockets, keeper, name_peer, memory)
+    serving = BrokerListener(broker, sockets, keeper, name_peer, memory=memory)
     task = asyncio.create_task(serving.run())
     try:
         yield RunningBroker(broker, port, counters, tls_port, BrokerOperations(broker, keeper))

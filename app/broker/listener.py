@@ -21,7 +21,6 @@ from app.core.broker.figures import BrokerFigures
 from app.core.errors import UnavailableError
 from app.core.peers import peer_of
 from app.runtime.sockets import BACKLOG
-from app.runtime.system import resident_bytes
 
 LINGER_SECONDS: Final = 5.0
 """How long a client may take to read the last of a connection that the broker ends."""
@@ -50,7 +49,8 @@ class BrokerListener:
         sockets: Sequence[BrokerSocket],
         keeper: SessionKeeper | None = None,
         name_peer: Callable[[str], str] = limited_peer,
-        memory: Callable[[], int] = resident_bytes,
+        *,
+        memory: Callable[[], int],
     ) -> None:
         """`name_peer` gives the peer that an address counts for, or nothing where there are no limits.
 

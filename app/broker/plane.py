@@ -81,7 +81,7 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
     )
     kernel.access_changed.add(broker.recheck)
     keeper = None if kernel.adapters.sessions is None else SessionKeeper(broker, kernel.adapters.sessions)
-    serving = BrokerListener(broker, sockets, keeper)
+    serving = BrokerListener(broker, sockets, keeper, memory=kernel.adapters.resident_bytes)
     return BrokerPlane(
         broker=broker,
         open_stream=serving.open_stream,

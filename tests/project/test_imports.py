@@ -122,7 +122,8 @@ ENGINES = {
     ),
     "app.store.parquet": ("app/store/parquet/*", "app/store/engine.py"),
     "app.store.rocks": (
-        *("app/store/rocks/*", "app/store/engine.py", "app/store/data_folder.py", "app/store/backup/*"),
+        *("app/store/rocks/*", "app/store/engine.py", "app/store/folders.py"),
+        *("app/store/data_folder.py", "app/store/backup/*"),
     ),
     "app.store.sql": ("app/store/sql/*", "app/store/engine.py"),
     "app.cluster.local": ("app/cluster/engine.py",),

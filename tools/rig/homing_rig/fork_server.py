@@ -39,7 +39,7 @@ class ForkedNode:
     """A node that was forked. It has the part of `subprocess.Popen` that `RunningProcess` names."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path, log: Path) -> None:
-        """What it says is appended to `log`."""
+        """It appends what it says to `log`."""
         _CONTEXT.set_forkserver_preload(list(LOADED))
         self._process = _CONTEXT.Process(target=_serve, args=(dict(environment), folder, log), daemon=True)
         with _TURN:
