@@ -94,7 +94,10 @@ async def _filter(
     ] = None,
     heard: Annotated[  # noqa: FBT002 - a query parameter
         bool,
-        Query(description="Also return devices that are not on record, and tell what is known of each."),
+        Query(
+            description="Also return devices that are not on record, and tell what is known of each.",
+            json_schema_extra={"enum": [True, False]},
+        ),
     ] = False,
 ) -> _ListedDevices:
     """The list of devices that a caller asks for."""
