@@ -34,7 +34,7 @@ from app.metrics import MetricsExposition, NodeMetrics
 from app.node import Node
 from app.observed import Observed, event_spans, open_observers
 from app.observers.measures import CommandMeasures
-from app.overview import Overviews, glance_at
+from app.overview import NodeDeaths, Overviews, glance_at
 from app.plane import observers_of, services_of
 from app.queues.plane import open_queues
 from app.queues.pusher import QueueParcels
@@ -88,8 +88,9 @@ class Homing:
             ),
         )
         fleets = _fleets(kernel, access, audit, known, commands)
+        deaths = NodeDeaths(kernel.clock)
         membership = open_membership(
-            kernel, canary, commands, OnNodeDeath(partial(_tell_gone, known, fleets), known.adopt)
+            kernel, canary, commands, OnNodeDeath(partial(_tell_gone, known, fleets), deaths.note, known.adopt)
         )
         # As they start; they stop in the opposite order.
         # The broker goes last, as devices and this node itself are connected to it.
@@ -117,7 +118,7 @@ class Homing:
             broker=broker,
             fleets=fleets,
             traffic=open_traffic(kernel),
-            overviews=_overviews(kernel, observed, commands, self.node, fills),
+            overviews=_overviews(kernel, observed, commands, deaths, self.node, fills),
         )
         self.application: Final = Application(ports, settings, self._lifespan)
         kernel.access_changed.add(self.application.recheck)
@@ -195,7 +196,12 @@ def _this_node(
 
 
 def _overviews(
-    kernel: Kernel, observed: Observed, commands: CommandPlane, node: Node, fills: Callable[[], Mapping[str, Fill]]
+    kernel: Kernel,
+    observed: Observed,
+    commands: CommandPlane,
+    deaths: NodeDeaths,
+    node: Node,
+    fills: Callable[[], Mapping[str, Fill]],
 ) -> Overviews:
     return Overviews(
         peers=commands.peers,
@@ -204,6 +210,7 @@ def _overviews(
         failures=observed.failures,
         recent=observed.recent,
         open_commands=commands.open_commands,
+        deaths=deaths,
         glance=lambda: glance_at(node, fills(), len(commands.open_commands), kernel.clock),
         clock=kernel.clock,
     )

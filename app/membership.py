@@ -90,6 +90,7 @@ def _adopter(kernel: Kernel, commands: CommandPlane, on_death: OnNodeDeath) -> A
         counters=kernel.counters,
         connected=lambda: kernel.mqtt.connected,
         gone=on_death.gone,
+        died=on_death.died,
     )
 
 

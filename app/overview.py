@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +22,7 @@ from app.core.commands.diagnosis import CommandDiagnosis
 from app.core.commands.misses import Target
 from app.core.errors import CapacityError, UnavailableError
 from app.core.last_hour import NOTHING, HourNumbers, LastHour, together
-from app.core.overview import JudgedFailure, NodeGlance, party_of
+from app.core.overview import JudgedFailure, NodeDeath, NodeGlance, party_of
 from app.node import Node
 from app.observers.failures import Failure, Failures
 from app.observers.recent import RecentCommands
@@ -34,6 +35,7 @@ MINUTE_US: Final = 60_000_000
 MOST_FAILURES: Final = 200
 MOST_OPEN: Final = 50
 MOST_METHODS: Final = 20
+MOST_DEATHS: Final = 20
 MOST_EXPLAINED: Final = 64
 """How many failures are explained for one overview; the others follow in the next ones."""
 EXPLAINED_AT_ONCE: Final = 4
@@ -67,6 +69,7 @@ class ClusterGlance:
     at: int
     nodes: Sequence[NodeGlance]
     complete: bool
+    deaths: Sequence[NodeDeath]
     failures: Sequence[JudgedFailure]
     open: Sequence[OpenCommand]
     """Those that have been open for longest, on each node."""
@@ -81,6 +84,23 @@ class _NodeAnswer:
     failures: Sequence[Failure]
     open: Sequence[OpenCommand]
     last_hour: LastHour
+    deaths: Sequence[NodeDeath] = ()
+
+
+class NodeDeaths:
+    """The latest nodes that this one has taken for dead."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._latest: deque[NodeDeath] = deque(maxlen=MOST_DEATHS)
+
+    def note(self, node_id: str) -> None:
+        """Remember that a node has died just now."""
+        self._latest.append(NodeDeath(node_id, round(self._clock.wall() * 1_000_000)))
+
+    def read(self) -> Sequence[NodeDeath]:
+        """Those that are remembered, oldest first."""
+        return [*self._latest]
 
 
 class Overviews:
@@ -95,6 +115,7 @@ class Overviews:
         failures: Failures,
         recent: RecentCommands,
         open_commands: Iterable[Pending],
+        deaths: NodeDeaths,
         glance: Callable[[], Awaitable[NodeGlance]],
         clock: Clock,
     ) -> None:
@@ -105,6 +126,7 @@ class Overviews:
         self._failures = failures
         self._recent = recent
         self._open_commands = open_commands
+        self._deaths = deaths
         self._glance = glance
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -137,6 +159,7 @@ class Overviews:
             at=now,
             nodes=sorted((*(one.glance for one in told), *silent), key=lambda one: one.node_id),
             complete=complete,
+            deaths=sorted({one for each in told for one in each.deaths}, key=lambda one: one.at),
             failures=await self._explained(latest, now),
             open=sorted((one for each in told for one in each.open), key=lambda one: one.created_at),
             last_hour=together([one.last_hour for one in told], now // MINUTE_US, MOST_METHODS),
@@ -179,6 +202,7 @@ class Overviews:
                 for one in islice((one for one in self._open_commands if one.registered), MOST_OPEN)
             ],
             self._recent.read(),
+            self._deaths.read(),
         )
 
     async def _answer(self, _question: Question) -> Mapping[str, Any]:
@@ -192,9 +216,10 @@ class Overviews:
                 "open": own.glance.open,
                 "fullest": own.glance.fullest,
             },
-            "failures": own.failures,
+            "failures": [tuple(one) for one in own.failures],
             "open": [(one.command_id, one.device_id, one.profile, one.method, one.created_at) for one in own.open],
             "hour": own.last_hour.told(),
+            "deaths": [tuple(one) for one in own.deaths],
         }
 
     def _now_us(self) -> int:
@@ -241,6 +266,7 @@ def _answer_of(said: Mapping[str, Any]) -> _NodeAnswer:
             for command_id, device, profile, method, at in said["open"]
         ],
         LastHour.of(said["hour"]),
+        [NodeDeath(str(node_id), int(at)) for node_id, at in said.get("deaths", ())],
     )
 
 

@@ -40,6 +40,8 @@ class OnNodeDeath:
 
     gone: Callable[[str], None]
     """Called with the id of each node whose session is adopted."""
+    died: Callable[[str], None]
+    """Called with the id of each of them that the broker has lost just now: it lived until then."""
     adopt: Callable[[str, Sequence[str], timedelta], Awaitable[int]]
     """Takes in what other sessions of the node hold, which had this client id and these subscriptions for commands, and
     returns the number of messages."""
@@ -49,7 +51,7 @@ async def _nothing(_client_id: str, _filters: Sequence[str], _idle: timedelta) -
     return 0
 
 
-NOBODY: Final = OnNodeDeath(lambda _node_id: None, _nothing)
+NOBODY: Final = OnNodeDeath(lambda _node_id: None, lambda _node_id: None, _nothing)
 
 
 class _AdoptionCluster(ClusterDirectory, Orphans, Protocol):
@@ -60,8 +62,8 @@ class Adopter:
     """Looks for orphans once per interval, and adopts those that were orphans in the round before as well.
 
     A node whose lease ran out because Redis was frozen takes it up again within that time. What the broker says of a
-    dead session is acted upon sooner. `connected` tells whether this node hears the broker; `gone` is told the id of
-    each node whose session is adopted.
+    dead session is acted upon sooner. `connected` tells whether this node hears the broker; `gone` and `died` are those
+    of OnNodeDeath.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Adopter:
         counters: Counters,
         connected: Callable[[], bool] = lambda: True,
         gone: Callable[[str], None] = lambda _node_id: None,
+        died: Callable[[str], None] = lambda _node_id: None,
         grace: timedelta = GRACE,
         most_lost: int = MOST_LOST,
     ) -> None:
@@ -82,6 +85,7 @@ class Adopter:
         self._counters = counters
         self._connected = connected
         self._gone = gone
+        self._died = died
         self._grace = grace.total_seconds()
         self._most_lost = most_lost
         self._suspects: frozenset[NodeInfo] = frozenset()
@@ -162,6 +166,8 @@ class Adopter:
         try:
             if await self._cluster.claim(orphan, RIGHT, lost=lost):
                 self._gone(orphan.node_id)
+                if lost:
+                    self._died(orphan.node_id)
                 await self._adopt(orphan)
         except UnavailableError as error:  # its turn comes again; the others must not wait for it
             self._log.debug("session_not_adopted", dead_node=orphan.node_id, reason=str(error))

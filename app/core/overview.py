@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.core.commands.diagnosis import Verdict
 
@@ -83,6 +83,13 @@ class NodeGlance:
         }
 
 
+class NodeDeath(NamedTuple):
+    """A node that others took for dead at an instant (µs), as the broker had lost it and it did not come back."""
+
+    node_id: str
+    at: int
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedFailure:
     """A command that has failed at an instant (µs), and the verdict about it; None before it was explained."""
@@ -134,10 +141,38 @@ def grouped(failures: Iterable[JudgedFailure]) -> Sequence[TroubleGroup]:
 
 
 def judge_cluster(
-    nodes: Sequence[NodeGlance], failures: Sequence[JudgedFailure], now: int, *, named: bool
+    nodes: Sequence[NodeGlance],
+    failures: Sequence[JudgedFailure],
+    now: int,
+    *,
+    named: bool,
+    deaths: Sequence[NodeDeath] = (),
 ) -> OverallVerdict:
     """The first party that is in trouble. Nodes are mentioned by name only if `named`."""
-    return _homing(nodes, named=named) or _broker(nodes, named=named) or _others(failures, now)
+    return (
+        _homing(nodes, named=named)
+        or _dead(nodes, deaths, now, named=named)
+        or _broker(nodes, named=named)
+        or _others(failures, now)
+    )
+
+
+def _dead(nodes: Sequence[NodeGlance], deaths: Sequence[NodeDeath], now: int, *, named: bool) -> OverallVerdict | None:
+    """Name nodes that died lately, unless one has begun since: the same one, or another in its place."""
+    alive = {one.node_id for one in nodes}
+    begun = [now - one.age_us for one in nodes if one.version]
+    missed = {
+        one.node_id: one.at
+        for one in deaths
+        if one.at >= now - LATELY_US and one.node_id not in alive and not any(at > one.at for at in begun)
+    }
+    if not missed:
+        return None
+    names = f" ({', '.join(sorted(missed))})" if named else ""
+    which = f"{len(missed)} of {len(nodes) + len(missed)} nodes{names}"
+    return OverallVerdict(
+        Party.HOMING, f"{which} gone: killed or cut off, and none has begun since", min(missed.values())
+    )
 
 
 def _homing(nodes: Sequence[NodeGlance], *, named: bool) -> OverallVerdict | None:

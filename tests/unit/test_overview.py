@@ -13,14 +13,18 @@ from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.commands.explain.explainer import Explainer
 from app.commands.peer_query import PeerQuery
+from app.core.commands.command import Command, CommandState
 from app.core.commands.misses import Target
+from app.core.commands.routing import Outcome
+from app.core.errors import UnavailableError
 from app.core.overview import NodeGlance, judge_cluster
 from app.observers.failures import Failures
 from app.observers.recent import RecentCommands
-from app.overview import Overviews
+from app.overview import NodeDeaths, Overviews
 from app.runtime.system import new_charter
 from app.store.commands import CommandReader
 from tests.unit.assembly import ManualClock
+from tests.unit.core.commands.test_diagnosis import command
 
 ASKER, OTHER = "node-a", "node-b"
 Channels = dict[str, Callable[[bytes], None]]
@@ -48,7 +52,31 @@ async def read(channels: Channels) -> tuple[NodeGlance, NodeGlance]:
     return own, other
 
 
-def overviews_of(node_id: str, channels: Channels) -> tuple[Overviews, PeerQuery]:
+class Seen:
+    """The deaths and failures that a node has seen."""
+
+    def __init__(self) -> None:
+        self.deaths = NodeDeaths(ManualClock())
+        self.failures = Failures()
+
+
+class Commands:
+    """A store that has every command."""
+
+    async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
+        return [command(id=one) for one in command_ids]
+
+
+class Explainers:
+    """Explains nothing in time."""
+
+    async def explain(self, _command: Command) -> None:
+        raise UnavailableError("later")
+
+
+def overviews_of(node_id: str, channels: Channels, seen: Seen | None = None) -> tuple[Overviews, PeerQuery]:
+    known = seen or Seen()
+
     async def glance() -> NodeGlance:
         return NodeGlance(node_id, answered=True, state="ready", version="0.3.0", checks={"store": "ok"})
 
@@ -56,11 +84,12 @@ def overviews_of(node_id: str, channels: Channels) -> tuple[Overviews, PeerQuery
     peers.answers["command"] = lambda _question: asyncio.sleep(0, {"hops": [], "misses": [], "heard": []})
     overviews = Overviews(
         peers=peers,
-        explainer=cast("Explainer", None),
-        store=cast("CommandReader", None),
-        failures=Failures(),
+        explainer=cast("Explainer", Explainers()),
+        store=cast("CommandReader", Commands()),
+        failures=known.failures,
         recent=RecentCommands(ManualClock()),
         open_commands=(),
+        deaths=known.deaths,
         glance=glance,
         clock=ManualClock(),
     )
@@ -73,6 +102,21 @@ async def test_a_node_of_this_version_tells_of_itself() -> None:
     channels[OTHER] = peers.noted
     own, other = await read(channels)
     assert (other.node_id, other.state, other.version) == (OTHER, own.state, own.version)
+
+
+async def test_what_one_node_has_seen_all_know() -> None:
+    channels: Channels = {}
+    seen = Seen()
+    seen.deaths.note("node-c")
+    seen.failures.foreign(Outcome("of-another", CommandState.TIMED_OUT, seen.deaths.read()[0].at))
+    _, peers = overviews_of(OTHER, channels, seen)
+    channels[OTHER] = peers.noted
+    overviews, peers = overviews_of(ASKER, channels)
+    channels[ASKER] = peers.noted
+    found = await overviews.read()
+    assert [one.answered for one in found.nodes] == [True, True]
+    assert found.deaths == seen.deaths.read()
+    assert [one.command_id for one in found.failures] == ["of-another"]
 
 
 async def test_a_node_of_0_2_0_answers_and_is_not_in_trouble() -> None:

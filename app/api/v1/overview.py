@@ -47,7 +47,7 @@ async def read_overview(ports: NodePorts, asker: WhoAsks) -> Reply:
     body = {
         "at": instant(found.at),
         "complete": found.complete,
-        "verdict": _headline(judge_cluster(found.nodes, failures, found.at, named=named)),
+        "verdict": _headline(judge_cluster(found.nodes, failures, found.at, named=named, deaths=found.deaths)),
         "nodes": [_node(one) for one in found.nodes] if named else None,
         "missing": [one.node_id for one in found.nodes if not one.answered] if named else None,
         "open_commands": [_open(one) for one in visible[:MOST_OPEN]],

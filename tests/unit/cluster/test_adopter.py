@@ -49,6 +49,7 @@ class Rig:
         self.drained: list[str] = []
         self.connected = True
         self.gone: list[str] = []
+        self.died: list[str] = []
         self.adopter = Adopter(
             cluster=cluster,
             drain=self.drain,
@@ -56,6 +57,7 @@ class Rig:
             counters=self.counters,
             connected=lambda: self.connected,
             gone=self.gone.append,
+            died=self.died.append,
             grace=grace,
             most_lost=MOST_LOST,
         )
@@ -79,6 +81,8 @@ async def test_F50_a_session_that_cannot_be_drained_holds_up_no_other() -> None:
     await rig.adopter.look()
     assert [orphan.node_id for orphan in rig.cluster.left] == ["stuck"]
     assert (rig.counters["adoption.sessions"], rig.counters["adoption.responses"]) == (3, 6)
+    assert sorted(rig.gone) == ["a", "b", "c", "stuck"]
+    assert rig.died == [], "they may have been dead for days"
 
 
 @pytest.mark.parametrize("lease", ["held", "gone"])
@@ -88,7 +92,7 @@ async def test_F50_a_session_that_the_broker_says_is_lost_is_adopted_at_once(lea
     assert rig.adopter.busy
     await eventually(lambda: rig.drained == ["n2"])
     assert rig.cluster.claims[0] == ("n2", True)
-    assert rig.gone == ["n2"]
+    assert rig.gone == rig.died == ["n2"]
     await eventually(lambda: not rig.adopter.busy)
 
 

@@ -10,6 +10,7 @@ from app.core.overview import (
     PARTIES,
     WARMING_UP_US,
     JudgedFailure,
+    NodeDeath,
     NodeGlance,
     Party,
     grouped,
@@ -52,6 +53,27 @@ def test_the_first_party_that_is_in_trouble_is_named(nodes: list[NodeGlance], pa
     found = judge_cluster(nodes, [failure(Party.DEVICE)] if party else [], NOW, named=True)
     assert found.party is party
     assert said in found.text
+
+
+@pytest.mark.parametrize(
+    ("nodes", "death", "dead"),
+    [
+        ([node(version="0.3.0")], NodeDeath("b", NOW - 5), True),
+        ([node(), node("b")], NodeDeath("b", NOW - 5), False),  # it is back
+        ([node(version="0.3.0", age_us=4)], NodeDeath("b", NOW - 5), False),  # another one has taken its place
+        ([node(version="0.3.0")], NodeDeath("b", NOW - LATELY_US - 1), False),
+    ],
+)
+def test_a_node_that_died_is_named_until_one_begins_in_its_place(
+    nodes: list[NodeGlance], death: NodeDeath, *, dead: bool
+) -> None:
+    found = judge_cluster(nodes, [failure(Party.DEVICE)], NOW, named=True, deaths=[death])
+    if dead:
+        assert (found.party, found.since) == (Party.HOMING, death.at)
+        assert found.text == "1 of 2 nodes (b) gone: killed or cut off, and none has begun since"
+        assert "(b)" not in judge_cluster(nodes, [], NOW, named=False, deaths=[death]).text
+    else:
+        assert found.party is Party.DEVICE
 
 
 def test_without_the_right_no_node_is_named() -> None:
