@@ -28,6 +28,8 @@ MOST_A_SECOND: Final = 20
 """With many subscriptions each has its turn less often."""
 CALM_SECONDS: Final = 2.0
 """How often it is at a broker in this node, which writes each one to the disk: nothing is between the two."""
+SILENT_SECONDS: Final = 3.0
+"""A broker that acknowledges no canary for so long is slow, or frozen: its connections tell of that much later."""
 PATIENCE_SECONDS: Final = 5.0
 """A canary that has not come back by then is lost."""
 MEMORY_SECONDS: Final = 10.0
@@ -44,6 +46,7 @@ MOST_CARRIED: Final = 256
 
 class _Flying(NamedTuple):
     topic: str
+    sent_at: float
     acknowledged_at: float | None
     """When the broker took it: before that nothing can be missing."""
 
@@ -119,6 +122,9 @@ class Canary:
                 f"no message of this node to itself has come back yet ({where}): responses may not arrive, or the "
                 "broker does not let this node write there, which it does not say to clients of MQTT 3.1.1"
             )
+        silence = self._silence()
+        if silence >= SILENT_SECONDS:
+            return f"ok, but the broker has acknowledged no message of this node to itself for {silence:.0f} s"
         return "ok"
 
     async def run(self) -> None:
@@ -194,7 +200,7 @@ class Canary:
             if secret not in self._flying:
                 return
             if error is None and not puback.cancelled():
-                self._flying[secret] = _Flying(topic, self._clock.monotonic())
+                self._flying[secret] = self._flying[secret]._replace(acknowledged_at=self._clock.monotonic())
                 return
             del self._flying[secret]
             if isinstance(error, PublishRefusedError):
@@ -205,7 +211,7 @@ class Canary:
         except UnavailableError:
             return
         self._counters["canary.sent"] += 1
-        self._flying[secret] = _Flying(topic, None)
+        self._flying[secret] = _Flying(topic, self._clock.monotonic(), None)
         puback.add_done_callback(settled)
 
     def _note(self, topic: str, receipt: Receipt) -> None:
@@ -226,6 +232,12 @@ class Canary:
         self._lost[secret] = flying
         if len(self._recently_lost()) == TOO_MANY:
             self._log.error("canaries_lost", topic=flying.topic)
+
+    def _silence(self) -> float:
+        """Return for how long the canary that was sent first waits for its PUBACK."""
+        waiting = (one.sent_at for one in self._flying.values() if one.acknowledged_at is None)
+        first = next(waiting, None)
+        return 0.0 if first is None else self._clock.monotonic() - first
 
     def _recently_lost(self) -> list[_Flying]:
         since = self._clock.monotonic() - PATIENCE_SECONDS - MEMORY_SECONDS

@@ -16,7 +16,10 @@ LATELY_US: Final = 600_000_000
 NEARLY_FULL: Final = 0.9
 WARMING_UP_US: Final = 15_000_000
 """The canaries of a node that is younger may still be on their way."""
-_OF_BROKER: Final = ("mqtt", "canary")
+_CANARY: Final = "canary"
+_OF_BROKER: Final = ("mqtt", _CANARY)
+_BUT: Final = "ok, but "
+"""What a check says that is well and tells of trouble all the same begins so."""
 _OFFLINE: Final = "device_offline"
 _TOO_MUCH: Final = frozenset({"packet_too_large", "unpublishable"})
 
@@ -78,8 +81,7 @@ class NodeGlance:
         return {
             name: said
             for name, said in self.checks.items()
-            if not (said == "ok" or said.startswith("ok, but "))
-            and not (name == "canary" and self.age_us < WARMING_UP_US)
+            if not (said == "ok" or said.startswith(_BUT)) and not (name == _CANARY and self.age_us < WARMING_UP_US)
         }
 
 
@@ -199,6 +201,10 @@ def _broker(nodes: Sequence[NodeGlance], *, named: bool) -> OverallVerdict | Non
         if failing:
             said = failing[0].failing[check]
             return OverallVerdict(Party.BROKER, f"{_who(failing, nodes, named=named)}: {said}")
+    slow = [one for one in nodes if one.checks.get(_CANARY, "").startswith(_BUT)]
+    if slow:
+        said = slow[0].checks[_CANARY].removeprefix(_BUT)
+        return OverallVerdict(Party.BROKER, f"{_who(slow, nodes, named=named)}: {said}")
     return None
 
 

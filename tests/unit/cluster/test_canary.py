@@ -13,6 +13,7 @@ from app.cluster.canary import (
     EXCUSED_SECONDS,
     MEMORY_SECONDS,
     PATIENCE_SECONDS,
+    SILENT_SECONDS,
     Canary,
 )
 from app.cluster.local import LocalCluster
@@ -119,6 +120,18 @@ def none(_canary: Publication) -> bool:
 
 def but_events(canary: Publication) -> bool:
     return not canary.topic.endswith("/events")
+
+
+async def test_a_broker_that_acknowledges_nothing_is_said_to_and_takes_no_node_away() -> None:
+    rig = Rig()
+    await rig.rounds(1, each)
+    rig.broker.silent = True
+    await rig.rounds(round(SILENT_SECONDS / EVERY_SECONDS) - 1, none)
+    assert rig.canary.health == "ok"
+    await rig.rounds(1, none)
+    assert rig.canary.health == "ok, but the broker has acknowledged no message of this node to itself for 3 s"
+    rig.canary.forget()
+    assert rig.canary.health == "ok"
 
 
 async def test_a_node_is_well_when_one_canary_has_come_back_through_each_subscription() -> None:

@@ -45,6 +45,7 @@ def failure(party: Party | None, *, ago: int = 0, device: str = "d", number: int
         ([node(fullest=("pending", 80, 100))], None, "nothing"),
         ([node(checks={**WELL, "mqtt": "no connection"})] * 2, Party.BROKER, "2 of 2 nodes (node-a, node-a): no conn"),
         ([node(checks={**WELL, "canary": "none came home"})], Party.BROKER, "none came home"),
+        ([node(checks={**WELL, "canary": "ok, but none acknowledged"})], Party.BROKER, "(node-a): none acknowledged"),
         ([node(checks={**WELL, "canary": "none yet"}, age_us=WARMING_UP_US - 1)], None, "nothing"),
         ([node(checks={"store": "away", "mqtt": "no connection"})], Party.HOMING, "store"),
     ],
