@@ -89,14 +89,14 @@ class Site:
 
         The canary is the first one, as for half a minute a trouble of the store excuses what does not come back.
         """
-        broker, redis = self._cluster.broker, self._cluster.redis
+        broker, redis, other = self._cluster.broker, self._cluster.redis, self._cluster.nodes[1]
         return [
             Trouble("canary taken", "broker", self._canary_taken),
             Trouble("broker killed", "broker", lambda: undone(broker.kill, broker.restart)),
             Trouble("broker frozen", "broker", lambda: undone(broker.pause, broker.resume)),
             Trouble("Redis frozen", "homing", lambda: undone(redis.pause, redis.resume)),
             Trouble("node full", "homing", self._full),
-            Trouble("node killed", "homing", lambda: undone(self._cluster.nodes[1].kill, lambda: None)),
+            Trouble("node killed", "homing", lambda: undone(other.kill, other.start)),
             self._of("silent-1", "device silent"),
             self._of("refusing-1", "device refuses"),
             self._of("absent-1", "device absent", profile="homing", if_offline="fail"),
