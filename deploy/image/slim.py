@@ -2,7 +2,7 @@
 
 Removed is what a node never loads: sources and stubs of extensions, tests, the parts of Arrow that the latency log is
 not written with, databases that no access directory is in, the lexers of languages, schemas of services that nobody
-calls, and the symbol tables of libraries, which only debuggers read.
+calls, the symbol tables of libraries, which only debuggers read, and the lists of files by which pip removes packages.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def main(site_packages: Path) -> None:
             remove(path)
     for path in sorted(site_packages.rglob("*"), reverse=True):
         tests = path.name == "tests" and path.is_dir() and path.parent != site_packages
-        if tests or (path.suffix in SOURCES and path.is_file()):
+        listing = path.name == "RECORD" and path.parent.suffix == ".dist-info"
+        if tests or listing or (path.suffix in SOURCES and path.is_file()):
             remove(path)
         elif ".so" in path.suffixes and path.is_file():
             strip(path)
