@@ -231,7 +231,8 @@ async def _slabs_left(rig: Rig) -> int:
         if found is None:
             continue
         cuts = keys.cuts(Shard(found[1], int(found[2])))
-        left += not await rig.redis.hexists(cuts, found[3])
+        if not await rig.redis.hexists(cuts, found[3]):
+            left += await rig.redis.exists(name)  # a node may have dropped both since
     return left
 
 
