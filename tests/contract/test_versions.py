@@ -70,7 +70,7 @@ async def test_what_0_1_0_wrote_is_read(store: RedisStateStore, client: Redis, c
     by_id = {one[0]: one for one in told}
     assert by_id[IDS[0]][2:7] == ["dock-1", "takeoff", "home", '{"height":30}', '{"code":0}']
     assert by_id[IDS[0]][-1][:2] == ["succeeded", "other"]
-    assert by_id[IDS[0]][-1][2] == (1_700_000_000_000_000, "id", 42)
+    assert by_id[IDS[0]][-1][2] == (1_700_000_000_000_000, "id", 42, None)
     assert by_id[IDS[3]][-2] is True
     assert counters["drop.unreadable_record"] == 0
 
