@@ -99,7 +99,7 @@ class NodeDeaths:
         self._latest.append(NodeDeath(node_id, round(self._clock.wall() * 1_000_000)))
 
     def read(self) -> Sequence[NodeDeath]:
-        """Those that are remembered, oldest first."""
+        """Return those that are remembered, oldest first."""
         return [*self._latest]
 
 

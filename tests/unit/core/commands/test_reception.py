@@ -11,7 +11,8 @@ from app.core.profiles.correlation import Correlation
 
 @pytest.mark.parametrize("correlation", list(Correlation))
 def test_what_is_encoded_is_decoded(correlation: Correlation) -> None:
-    reception = Reception(1_763_689_751_123_456, correlation, 0)
+    finding = b'{"kind":"goal"}' if correlation is Correlation.PROBE else None
+    reception = Reception(1_763_689_751_123_456, correlation, 0, finding)
     assert decode_receiver(b"node-1.a_b" + encode_reception(reception).encode()) == ("node-1.a_b", reception)
 
 
