@@ -1,4 +1,4 @@
--- Write a chunk of the targets of a fleet run that is being created. What somebody leaves who dies over it goes by itself.
+-- Write a chunk of the targets of a fleet run that is being created. If nobody goes on with it, it goes by itself.
 --
 -- KEYS  1 run  2 targets
 -- ARGV  1 digest of all targets  2 number of this chunk, from 0  3 chunk  4 for how long it waits for the next (ms)
