@@ -88,7 +88,7 @@ class Homing:
             ),
         )
         fleets = _fleets(kernel, access, audit, known, commands)
-        deaths = NodeDeaths(kernel.clock)
+        deaths = NodeDeaths(kernel.now_us)
         membership = open_membership(
             kernel, canary, commands, OnNodeDeath(partial(_tell_gone, known, fleets), deaths.note, known.adopt)
         )

@@ -90,13 +90,13 @@ class _NodeAnswer:
 class NodeDeaths:
     """The latest nodes that this one has taken for dead."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
         self._latest: deque[NodeDeath] = deque(maxlen=MOST_DEATHS)
 
     def note(self, node_id: str) -> None:
         """Remember that a node has died just now."""
-        self._latest.append(NodeDeath(node_id, round(self._clock.wall() * 1_000_000)))
+        self._latest.append(NodeDeath(node_id, self._now_us()))
 
     def read(self) -> Sequence[NodeDeath]:
         """Return those that are remembered, oldest first."""

@@ -22,7 +22,7 @@ from app.events.plane import EventPlane
 from app.store.commands import Query
 
 MOST_LOOKED_AT: Final = 1_000
-"""How many last values a page looks at in each source, at most."""
+"""A page looks at so many last values in each source, at most."""
 MOST_COMMANDS: Final = 200
 AT_ONCE: Final = 16
 MOST_PLACE: Final = 3 * 1_024 + 16

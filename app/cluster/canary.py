@@ -27,7 +27,7 @@ EVERY_SECONDS: Final = 0.5
 MOST_A_SECOND: Final = 20
 """With many subscriptions each has its turn less often."""
 CALM_SECONDS: Final = 2.0
-"""How often it is at a broker in this node, which writes each one to the disk: nothing is between the two."""
+"""A broker in this node writes each canary to the disk, and nothing is between the two, so they come less often."""
 SILENT_SECONDS: Final = 3.0
 """A broker that acknowledges no canary for so long is slow, or frozen: its connections tell of that much later."""
 PATIENCE_SECONDS: Final = 5.0

@@ -9,7 +9,7 @@ from app.core.sizes import MIB
 
 DEFAULT_MEMORY: Final = 512 * MIB
 CODE: Final = 160 * MIB
-"""What a node takes before it keeps anything, with the libraries of its first start."""
+"""A node takes so much before it keeps anything, with the libraries of its first start."""
 LEAST_MEMORY: Final = 192 * MIB
 TABLES_BYTES: Final = 48 * MIB
 MOST_CONNECTIONS: Final = 1_000_000
@@ -21,12 +21,12 @@ class MemoryShares:
 
     broker_connections: int = 5_000
     waiting_bytes: int = 128 * MIB
-    """Of messages that wait for clients of the broker, or are on the way to them."""
+    """The bytes of messages that wait for clients of the broker, or are on the way to them."""
     retained_bytes: int = 64 * MIB
     tables_bytes: int = TABLES_BYTES
-    """Of the tables and blocks of RocksDB."""
+    """The bytes of tables and blocks of RocksDB."""
     process_bytes: int = DEFAULT_MEMORY * 9 // 10
-    """What the process may take before the broker accepts no new sessions."""
+    """The bytes that the process may take before the broker accepts no new sessions."""
     open_commands: int = 20_000
     waiters: int = 5_000
     api_connections: int = 10_000

@@ -19,7 +19,7 @@ WARMING_UP_US: Final = 15_000_000
 _CANARY: Final = "canary"
 _OF_BROKER: Final = ("mqtt", _CANARY)
 _BUT: Final = "ok, but "
-"""What a check says that is well and tells of trouble all the same begins so."""
+"""A check that is well, and tells of trouble all the same, says so with these first words."""
 _OFFLINE: Final = "device_offline"
 _TOO_MUCH: Final = frozenset({"packet_too_large", "unpublishable"})
 

@@ -78,7 +78,7 @@ class _TakerDesk:
         self.dry: set[QueueSource] = set()
         """Sources that had not enough for all when they were asked last, and of which nobody has hinted since."""
         self.look_at = 0.0
-        """When they are asked all the same, by the clock of the loop: what was lent comes back without a hint."""
+        """They are asked all the same then, by the clock of the loop, as what was lent comes back without a hint."""
 
     def look(self, now: float) -> None:
         """Forget which sources are dry once a second."""

@@ -32,7 +32,7 @@ from app.webhooks import events
 from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, EndpointBook
 
 LOOKED_AT: Final = 200
-"""How many deliveries are read at once where only some are wanted."""
+"""So many deliveries are read at once where only some are wanted."""
 
 
 @dataclass(frozen=True, slots=True)

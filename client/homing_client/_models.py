@@ -407,7 +407,7 @@ class DeviceRecord:
     online: bool | None = None
     last_seen: datetime | None = None
     failures: int | None = None
-    """How many of its commands are among the latest failures of the last hour."""
+    """The number of its commands among the latest failures of the last hour."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any], tag: str | None = None) -> Self:

@@ -26,6 +26,7 @@ from app.store.commands import CommandReader
 from tests.unit.assembly import ManualClock
 from tests.unit.core.commands.test_diagnosis import command
 
+NOW_US = round(ManualClock().wall() * 1_000_000)
 ASKER, OTHER = "node-a", "node-b"
 Channels = dict[str, Callable[[bytes], None]]
 
@@ -56,7 +57,7 @@ class Seen:
     """The deaths and failures that a node has seen."""
 
     def __init__(self) -> None:
-        self.deaths = NodeDeaths(ManualClock())
+        self.deaths = NodeDeaths(lambda: NOW_US)
         self.failures = Failures()
 
 

@@ -29,7 +29,7 @@ from app.runtime.telemetry import Counters
 from app.store.commands import CommandStore
 
 LOOKS: Final = 8
-"""How often a probe looks at most, evenly over its time: a device may tell its state in parts, one after the other."""
+"""A probe looks so often at most, evenly over its time, as a device may tell its state in parts."""
 BATCH: Final = 50
 """Commands that are looked at together, so that the event log has room for others."""
 

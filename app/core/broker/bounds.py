@@ -16,7 +16,7 @@ class BrokerBounds:
     connect_seconds: float = 5
     """How long a connection may be open before its CONNECT is there."""
     packet_seconds: float = 10
-    """How long a client may be silent in the middle of a packet."""
+    """A client may be silent for so long in the middle of a packet."""
     packet_bytes: int = 268_435
     """The largest packet of a client, with its fixed header."""
     connect_bytes: int = 65_536
@@ -42,7 +42,7 @@ class BrokerBounds:
     retained: int = 50_000
     retained_bytes: int = 67_108_864
     process_bytes: int = 0
-    """What the whole process may take in memory before no new session begins; 0 has no bound."""
+    """The memory that the whole process may take before no new session begins; 0 has no bound."""
     aliases: int = 64
     """Topic aliases of one client."""
     given_aliases: int = 16

@@ -14,11 +14,11 @@ FIGURES: Final = "$SYS/"
 """The beginning of the topics of a broker itself; no client may publish there."""
 INTERVAL_SECONDS: Final = 10.0
 JUMP_SECONDS: Final = 3_600
-"""By how much the clock of the machine has to jump, since the start, to be told of."""
+"""A clock of the machine that has jumped by less since the start is not told of."""
 _DROPPED: Final = "broker.dropped."
 _NAMES: Final = 10
 _NAME: Final = 64
-"""How many client ids a figure has, and how much of each."""
+"""A figure has so many client ids, and so much of each."""
 
 
 class BrokerFigures:

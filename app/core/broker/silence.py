@@ -12,7 +12,7 @@ GRACE: Final = 1.5
 """Keep alives that a client may be silent for [MQTT-3.1.2-22]."""
 
 LATE_SECONDS: Final = 5.0
-"""By how much an answer that waits may be late before the connection counts as silent."""
+"""An answer that waits may be late by so much before the connection counts as silent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ MOST_WAIT: Final = 5.0
 QUIET_SECONDS: Final = 60.0
 """After so long without a take-over, the next one is the first again."""
 LOOP: Final = 5
-"""From so many take-overs on, without such a pause, it is no client that has lost its connection."""
+"""A client that has lost its connection does not take over so many times without such a pause."""
 MOST_CONTESTS: Final = 10_000
 
 

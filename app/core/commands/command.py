@@ -185,7 +185,7 @@ class Command:
     matched_by: Correlation | None = None
     """How the response that made the outcome named it; None without one, and where a node of 0.1.0 did not note it."""
     confirmed_by: bytes | None = None
-    """What a probe found in the state of the device, as a JSON text, where that made the outcome."""
+    """The finding of a probe in the state of the device, as a JSON text, where that made the outcome."""
     lane: CommandLane | None = None
     """The lane of its device through which it goes."""
 

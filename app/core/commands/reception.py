@@ -31,7 +31,7 @@ class Reception(NamedTuple):
     size: int
     """Of the payload, in bytes."""
     finding: bytes | None = None
-    """What a probe found, as `ProbeFinding.to_json` writes it, where there was no response."""
+    """The finding of a probe, as `ProbeFinding.to_json` writes it, where there was no response."""
 
 
 def reception_of(answer: Answer) -> Reception:

@@ -101,7 +101,7 @@ class Why(StrEnum):
     WINDOW = auto()
     """It waits for a window, or one has opened."""
     QUORUM = auto()
-    """As many have succeeded as its goal says, or they cannot any more."""
+    """Its goal was reached, or cannot be reached any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class RunWindow:
     end: int
     zone: str
     said: Mapping[str, str]
-    """As it was asked for."""
+    """The members of the window as a caller wrote them."""
 
     @property
     def length(self) -> timedelta:

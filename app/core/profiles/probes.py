@@ -93,7 +93,7 @@ class ProbeFinding:
     value: Mapping[str, JsonValue]
     """The values by which it was judged, by their paths."""
     size: int = 0
-    """Of the message that told the state, in bytes."""
+    """The bytes of the message that told the state."""
 
     def to_json(self) -> bytes:
         """Return it as records have it: plain ASCII without a blank, as it stands between blanks."""

@@ -25,7 +25,7 @@ WINDOW_IN_ORDER: Final = 4096
 WINDOW_UNASKED: Final = 128
 """The same while nobody takes."""
 NOTED_US: Final = 1_000_000
-"""When somebody takes is noted so often: a take that finds nothing changes nothing then."""
+"""A take is noted so often, so that one that finds nothing changes nothing."""
 UNASKED_US: Final = 60_000_000
 """After so long without a take nobody takes."""
 SUSPECTS: Final = 8

@@ -37,7 +37,7 @@ class OccurrenceResult(StrEnum):
     """A node is about to begin what the schedule says, or died while it was."""
     BEGAN = auto()
     SKIPPED = auto()
-    """What the occurrence before it began had not ended."""
+    """The run or command that the occurrence before had begun had not ended."""
     MISSED = auto()
     """No node looked in time."""
     FAILED = auto()
@@ -94,7 +94,7 @@ class Schedule:
     """The same, as `app/core/access/callers.py` writes them; empty where nobody is asked."""
     spec: ScheduleSpec
     generation: int
-    """When it was written: it knows of no instant before."""
+    """The instant at which it was written; it knows of none before."""
     decided: int
     """The instant up to which all occurrences are decided."""
     paused: str = ""

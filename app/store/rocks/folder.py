@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MEMTABLE_BYTES: Final = 16 * 1024 * 1024
 MEMTABLES_SHARE: Final = 2 / 3
-"""Of the memory of a folder: when all tables in memory are larger together, the largest one is written out."""
+"""The largest table in memory of a folder is written out when all of them together are larger than this."""
 CACHE: Final = Cache(TABLES_BYTES // 3)
 """For the blocks of all tables; each would have one of its own."""
 WAL_BYTES: Final = 128 * 1024 * 1024

@@ -50,7 +50,7 @@ class NodeProcess(ServiceProcess):
     """A node as users run it: `homing serve` in a process of its own. `module` may name a variant."""
 
     forked: ClassVar[bool] = False
-    """Whether nodes are forked where that is the same: for tests, of which many start some."""
+    """True if nodes are forked where that is the same: for tests, of which many start some."""
 
     def __init__(
         self, node_id: str, redis: RedisProcess | None, broker: Reachable, *, module: str = "app.cli", **env: str

@@ -41,7 +41,7 @@ class ChaosOptions:
     node_command: tuple[str, ...] = (sys.executable, "-m", "app.cli", "serve")
     """Starts a node that reads its settings from the environment."""
     forked: bool = False
-    """Whether nodes are forked from a process that has loaded Homing, where that is the same: for tests."""
+    """True if nodes are forked from a process that has loaded Homing, where that is the same: for tests."""
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the nodes, HOMING_…"""
     access: bool = False

@@ -39,7 +39,7 @@ RETENTION: Final = timedelta(hours=1)
 HOLD: Final = timedelta(hours=1)
 LONGEST: Final = timedelta(hours=12)
 MUTE, REFUSES = 5, 5
-"""Of a hundred devices, those that never answer and those that refuse."""
+"""The shares, in percent, of devices that never answer and of those that refuse."""
 AT_A_TIME: Final = 64
 LOOK_SECONDS: Final = 0.1
 STANDS_SECONDS: Final = 2.0
