@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Sequence, Sized
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -37,6 +39,14 @@ from app.store.memory.commands.store import MemoryStateStore
 
 DEVICE = "drone-1"
 COMMANDS = f"/v1/devices/{DEVICE}/commands"
+
+
+def homing_with(folder: Path, tables: str) -> Path:
+    """A folder of profiles with the shipped `homing`, and these tables behind it."""
+    plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
+    folder.mkdir(exist_ok=True)
+    (folder / "homing.toml").write_text(plain + tables, encoding="utf-8")
+    return folder
 
 
 async def until(condition: Callable[[], bool]) -> None:

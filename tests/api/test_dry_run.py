@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.core.messages import ReceivedMessage
-from tests.api.rig import COMMANDS, DEVICE, Rig, running
+from tests.api.rig import COMMANDS, DEVICE, Rig, homing_with, running
 from tests.waiting import eventually
 
 NO_WAIT = {"Prefer": "respond-async"}
@@ -42,9 +41,7 @@ hold = "0s"
 
 @pytest.fixture
 async def keeping(tmp_path: Path) -> AsyncIterator[Rig]:
-    plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
-    (tmp_path / "homing.toml").write_text(plain + RULES, encoding="utf-8")
-    async with running(events={"url": "memory://"}, profiles={"dir": tmp_path}) as rig:
+    async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, RULES)}) as rig:
 
         async def is_ready() -> bool:
             return (await rig.http.get("/readyz")).status_code == 200

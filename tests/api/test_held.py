@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from app.core.errors import ForbiddenError
 from app.core.messages import ReceivedMessage
 from app.runtime.system import SystemClock
-from tests.api.rig import COMMANDS, DEVICE, Rig, running
+from tests.api.rig import COMMANDS, DEVICE, Rig, homing_with, running
 from tests.waiting import eventually
 
 PRESENCE = f"homing/{DEVICE}/presence"
@@ -170,9 +169,7 @@ async def test_its_key_stands_for_it(keeping: Rig) -> None:
 
 
 async def test_an_interlock_is_judged_when_the_device_is_back(tmp_path: Path) -> None:
-    plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
-    (tmp_path / "homing.toml").write_text(plain + RULES, encoding="utf-8")
-    async with running(events={"url": "memory://"}, profiles={"dir": tmp_path}) as rig:
+    async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, RULES)}) as rig:
         await ready(rig)
         command = (await rig.send("ok", hold="1h")).json()
         assert command["state"] == "held"

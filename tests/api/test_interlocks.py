@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.core.messages import ReceivedMessage
-from tests.api.rig import COMMANDS, Rig, running
+from tests.api.rig import COMMANDS, Rig, homing_with, running
 from tests.waiting import eventually
 
 DEVICE = COMMANDS.split("/")[3]
@@ -34,9 +33,7 @@ LOW = {"height": 100}
 
 @pytest.fixture
 def profiles(tmp_path: Path) -> Path:
-    plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
-    (tmp_path / "homing.toml").write_text(plain + RULES, encoding="utf-8")
-    return tmp_path
+    return homing_with(tmp_path, RULES)
 
 
 @pytest.fixture

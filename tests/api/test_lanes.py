@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api.rig import Rig, running
+from tests.api.rig import Rig, homing_with, running
 from tests.api.test_held import becomes
 from tests.waiting import eventually
 
@@ -35,9 +34,7 @@ ASYNC = {"Prefer": "respond-async"}
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
-    (tmp_path / "homing.toml").write_text(plain + LANES, encoding="utf-8")
-    async with running(profiles={"dir": tmp_path}) as rig:
+    async with running(profiles={"dir": homing_with(tmp_path, LANES)}) as rig:
         yield rig
 
 

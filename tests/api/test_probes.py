@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from app.core.messages import ReceivedMessage
-from tests.api.rig import COMMANDS, Rig, running
+from tests.api.rig import COMMANDS, Rig, homing_with, running
 from tests.waiting import eventually
 
 DEVICE = COMMANDS.split("/")[3]
@@ -31,9 +30,7 @@ within = "10m"
 
 @pytest.fixture
 async def keeping(tmp_path: Path) -> AsyncIterator[Rig]:
-    plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
-    (tmp_path / "homing.toml").write_text(plain + RULES, encoding="utf-8")
-    async with running(events={"url": "memory://"}, profiles={"dir": tmp_path}) as rig:
+    async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, RULES)}) as rig:
 
         async def is_ready() -> bool:
             return (await rig.http.get("/readyz")).status_code == 200

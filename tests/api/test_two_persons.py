@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from app.core.access.changes import Put, Remove, Revoke
 from app.core.access.keys import make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Role, Scheme
 from app.runtime.system import SystemClock
-from tests.api.rig import running
+from tests.api.rig import homing_with, running
 from tests.api.test_access import OWN, Site, guarded
 from tests.waiting import eventually
 
@@ -420,10 +419,7 @@ order = "fifo"
 
 
 def profiles_of(folder: Path, more: str = "") -> dict[str, Path]:
-    plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
-    folder.mkdir(exist_ok=True)
-    (folder / "homing.toml").write_text(plain + PROFILE + more, encoding="utf-8")
-    return {"dir": folder}
+    return {"dir": homing_with(folder, PROFILE + more)}
 
 
 async def test_a_profile_asks_for_it_whoever_sends(tmp_path: Path) -> None:
