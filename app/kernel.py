@@ -13,7 +13,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.sessions import OwnTopics, Sessions
 from app.cluster.wakeups import ChannelHandlers
-from app.core.clock import Clock, IdFactory
+from app.core.clock import Clock, IdFactory, wall_us
 from app.core.cluster.identity import NodeIdentity
 from app.core.cluster.notices import SessionNotice
 from app.core.cluster.wakekey import WakeKey
@@ -148,7 +148,7 @@ class Kernel:
 
     def now_us(self) -> int:
         """Microseconds since 1970, as this machine believes."""
-        return round(self.clock.wall() * 1_000_000)
+        return wall_us(self.clock)
 
     @property
     def interval(self) -> float:

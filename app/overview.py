@@ -16,7 +16,7 @@ from app.commands.explain.explainer import SUBJECT as COMMAND
 from app.commands.explain.explainer import Explainer
 from app.commands.peer_query import PeerQuery, Question
 from app.commands.send.unsent import error_of
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.commands.command import Command
 from app.core.commands.diagnosis import CommandDiagnosis
 from app.core.commands.misses import Target
@@ -223,7 +223,7 @@ class Overviews:
         }
 
     def _now_us(self) -> int:
-        return round(self._clock.wall() * 1_000_000)
+        return wall_us(self._clock)
 
 
 async def glance_at(node: Node, fills: Mapping[str, Fill], open_here: int, clock: Clock) -> NodeGlance:

@@ -25,7 +25,7 @@ from app.core.access.plan import applied, entries_of
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
 from app.core.audit.chain import Author
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import (
     DirectoryError,
     UnauthenticatedError,
@@ -117,7 +117,7 @@ class AccessAdministrator:
     @property
     def now_us(self) -> int:
         """Microseconds since 1970, UTC."""
-        return int(self._clock.wall() * 1_000_000)
+        return wall_us(self._clock)
 
     def _author(self, caller: Caller) -> Author | None:
         if not self._audited:

@@ -19,7 +19,7 @@ from app.core.access.model import Device, Tenant
 from app.core.access.patterns import fits
 from app.core.access.rules import Action
 from app.core.access.snapshot import DEFAULT_TENANT
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import DeviceNotFoundError, InvalidInputError
 
 SCANNED: Final = 2_000
@@ -135,7 +135,7 @@ class Devices:
         if caller is None:
             return iter(())
         wanted = (one for one in devices if query.takes(one))
-        now_us = int(self._clock.wall() * 1_000_000)
+        now_us = wall_us(self._clock)
         return readable(self._authority.view.snapshot, caller, wanted, self._profile, now_us)
 
     def _profile_of(self, device: Device | None) -> str:

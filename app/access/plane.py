@@ -17,7 +17,7 @@ from app.access.rules_copy import RulesCopier
 from app.core.access.approval import SecondPersonPolicy
 from app.core.access.keys import Key, KeyFault, parse_key
 from app.core.addresses import split_address
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import ConfigurationError
 from app.kernel import Kernel
 from app.plane import Plane
@@ -126,7 +126,7 @@ def _preparation(settings: Settings, directory: AccessDirectory, clock: Clock) -
     access = settings.access
     key = bootstrap_key(access)
     migrate = access.migrate or access.url.startswith("sqlite:")
-    return lambda: prepare(directory, migrate=migrate, key=key, now_us=int(clock.wall() * 1_000_000))
+    return lambda: prepare(directory, migrate=migrate, key=key, now_us=wall_us(clock))
 
 
 def bootstrap_key(access: AccessSettings) -> Key | None:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 
 from app.core.access.model import Binding, Credential, Device, Document, Kind, Principal, Role, Scheme, Tenant
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.store.copies import Copies
 
 AGAIN_SECONDS: Final = 300.0
@@ -77,7 +77,7 @@ class RulesCopier:
         return self._key
 
     def _now_us(self) -> int:
-        return int(self._clock.wall() * 1_000_000)
+        return wall_us(self._clock)
 
 
 def _key_of(password: str) -> bytes:

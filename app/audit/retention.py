@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from app.core.audit.chain import Author
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import DirectoryError, UnavailableError
 from app.store.audit import AuditStore
 
@@ -39,7 +39,7 @@ class Retention:
     async def run(self) -> None:
         """Remove what is too old every hour, until cancelled."""
         while True:
-            now_us = int(self._clock.wall() * 1_000_000)
+            now_us = wall_us(self._clock)
             try:
                 removed = await remove_older(self._store, now_us, self._age, Author(at_us=now_us, via="retention"))
                 if removed:

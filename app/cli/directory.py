@@ -10,6 +10,7 @@ from getpass import getuser
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from app.cli.output import Stop
+from app.core.clock import wall_us
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def instant() -> int:
     """Now, in microseconds."""
     from app.runtime.system import SystemClock
 
-    return round(SystemClock().wall() * 1_000_000)
+    return wall_us(SystemClock())
 
 
 def end_of(days: int, now_us: int, *, never: bool) -> int | None:

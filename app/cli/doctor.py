@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.output import Stop, out, tell, written
+from app.core.clock import wall_us
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     from app.store.engine import inspect_server, kind_of
 
     clock, run_id = SystemClock().monotonic, new_ulid()[-10:].lower()
-    yield from about_access(settings, look_at_access(settings), round(SystemClock().wall() * 1_000_000))
+    yield from about_access(settings, look_at_access(settings), wall_us(SystemClock()))
     try:
         terms = replace(settings.redis.terms(), keeps_sessions=settings.broker.listens)
         facts = inspect_server(settings.store.url, clock, run_id, terms)
@@ -162,7 +163,7 @@ def _look_at_cold(events: EventsSettings) -> Iterator[Diagnosis]:
 
     clock = SystemClock()
     facts = inspect_cold_place(events.cold, [one.name for one in events.kept], clock, new_secret)
-    yield from about_cold(events, facts, round(clock.wall() * 1_000_000))
+    yield from about_cold(events, facts, wall_us(clock))
 
 
 def look_at_access(settings: Settings) -> AccessFacts:

@@ -10,6 +10,7 @@ import typer
 
 from app.cli.output import Stop, out, tell
 from app.cli.trace import trace
+from app.core.clock import wall_us
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _facts(device: str, method: str, params: str) -> CommandFacts:
     try:
         device = validate_device_id(device)
         identity = command_id(device, new_ulid())
-        now = round(SystemClock().wall() * 1_000_000)
+        now = wall_us(SystemClock())
         return CommandFacts(
             identity, device, validate_method(method), decode_json(params.encode()), now, now + 10_000_000
         )

@@ -18,3 +18,8 @@ class Clock(Protocol):
 
 IdFactory = Callable[[], str]
 """Makes a new ULID (26 characters, 80 random bits): https://github.com/ulid/spec."""
+
+
+def wall_us(clock: Clock) -> int:
+    """Microseconds since the Unix epoch, as this machine believes: the unit of everything that is stored."""
+    return round(clock.wall() * 1_000_000)

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import HomingError
 from app.core.events.event import Database, Event, Shard
 from app.core.events.generation import Generation, GenerationState
@@ -82,7 +82,7 @@ class Cooler:
 
     async def look(self) -> None:
         """One round: everything that is due."""
-        now = round(self._clock.wall() * 1_000_000)
+        now = wall_us(self._clock)
         found = [(one, await self._store.generations(one.name)) for one in self._kept]
         left = sum(one.hot_size for _, there in found for one in there)
         for kept, there in found:

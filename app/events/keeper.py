@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import HomingError
 from app.core.events.generation import Generation, GenerationState, is_full, over
 from app.core.events.plan import NamedDatabase
@@ -74,7 +74,7 @@ class Keeper:
 
     async def look(self) -> None:
         """One round."""
-        now = round(self._clock.wall() * 1_000_000)
+        now = wall_us(self._clock)
         there: dict[str, Sequence[Generation]] = {}
         for one in self._kept:
             found = await self._generations.generations(one.name)

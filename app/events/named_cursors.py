@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import CursorNotFoundError, PreconditionFailedError
 from app.core.events.named_cursors import (
     NamedCursor,
@@ -71,7 +71,7 @@ class NamedCursors:
             except PreconditionFailedError:
                 self._counters["events.cursor_conflicts"] += 1
                 raise
-            new = validate_size(NamedCursor(name, topic, wanted, round(self._clock.wall() * 1_000_000)))
+            new = validate_size(NamedCursor(name, topic, wanted, wall_us(self._clock)))
             if await self._swap(owner, name, document, encode_cursor(new)):
                 self._counters["events.cursor_commits"] += 1
                 return new

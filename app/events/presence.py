@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import EventLogError, UnavailableError
 from app.core.events.event import Database, Entry, Shard
 from app.core.events.plan import Plan
@@ -62,7 +62,7 @@ class PresenceKeeper:
 
     def _told(self, change: Change) -> tuple[Shard, Entry]:
         self._counters[f"presence.{'online' if change.online else 'offline'}"] += 1
-        entry = entry_of(change, round(self._clock.wall() * 1_000_000))
+        entry = entry_of(change, wall_us(self._clock))
         return self._database.shard(change.device_id), entry
 
     async def _load(self) -> None:

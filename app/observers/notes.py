@@ -12,7 +12,7 @@ from typing import Final
 
 from app.callbacks.observer import Observer
 from app.callbacks.pending import Pending
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.commands.callback import Answer
 from app.core.commands.command import CommandState
 from app.core.commands.diagnosis import DeviceSighting, Hop, NodeReport
@@ -113,7 +113,7 @@ class Notes(Observer):
         ]
 
     def _miss(self, reason: str, topic: str, got: str, device: str) -> None:
-        at = round(self._clock.wall() * 1_000_000)
+        at = wall_us(self._clock)
         self._misses.append(
             MissedMessage(at, self._node_id, topic[:MOST_TOPIC], reason, got[:MOST_GOT], device[:MOST_DEVICE_ID])
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from app import __version__
-from app.core.clock import Clock, IdFactory
+from app.core.clock import Clock, IdFactory, wall_us
 from app.core.errors import ConfigurationError, HandlerFailedError, InvalidInputError, UndecodableMessageError
 from app.core.payload import MISSING, JsonValue, Missing, decode_json
 from app.core.profiles.profile import DeviceProfile, to_json
@@ -79,7 +79,7 @@ class HttpHandlers:
 
     async def _post(self, handler: Handler, question: Document) -> SendResult:
         body = to_json(question)
-        now = round(self._clock.wall() * 1_000_000)
+        now = wall_us(self._clock)
         headers = signed_headers(handler.keys, f"ask_{self._new_ulid()}", body, now)
         self._counters["reply.asked"] += 1
         return await self._sender.ask(handler.url, headers, body)

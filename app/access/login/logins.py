@@ -19,7 +19,7 @@ from app.core.access.limits import Buckets
 from app.core.access.model import Credential, Principal, Scheme
 from app.core.access.rules import Limit
 from app.core.access.snapshot import Snapshot
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import EntryConflictError, InvalidInputError, RateLimitError, UnauthenticatedError
 from app.runtime.telemetry import Counters
 
@@ -175,7 +175,7 @@ class Logins:
         return login if changes else None
 
     def _now_us(self) -> int:
-        return int(self._clock.wall() * 1_000_000)
+        return wall_us(self._clock)
 
 
 def _find(snapshot: Snapshot, name: str, tenant: str | None) -> Principal | None:

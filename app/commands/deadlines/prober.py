@@ -13,7 +13,7 @@ import structlog
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
 from app.commands.send.admission import READ_BUDGET, LastEvent
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import (
     CommandNotFoundError,
     EventLogError,
@@ -125,9 +125,7 @@ class Prober:
         except (CommandNotFoundError, UnreadableRecordError):
             return Unsettled.UNKNOWN
         told = None if event is None else ToldState(event.entry.value, event.position)
-        return judge_state(
-            probe, topic, told, reach.acknowledged_at, round(self._clock.wall() * 1_000_000), facts_of(command)
-        )
+        return judge_state(probe, topic, told, reach.acknowledged_at, wall_us(self._clock), facts_of(command))
 
     async def _settled(self, command_id: str, finding: ProbeFinding) -> bool:
         """Record what was found, and return whether there is nothing left to do; false while the store is away."""

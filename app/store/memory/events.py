@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailableError, ValueChangedError
 from app.core.events.batches import BatchId, CallId, ClaimedKeys, KnownCalls, LastBatches
 from app.core.events.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
@@ -110,7 +110,7 @@ class MemoryEventLog:
         return position
 
     async def claim(self, database: str, call: CallId) -> None:
-        self._database(database).claimed.claim(call, round(self._clock.wall() * 1_000_000))
+        self._database(database).claimed.claim(call, wall_us(self._clock))
 
     async def commit(self, transaction: Transaction) -> Position:
         database, state = self._of(transaction.shard)
@@ -204,7 +204,7 @@ class MemoryEventLog:
     def _put(self, database: _DatabaseState, state: _ShardState, number: int, entries: Sequence[Entry]) -> Position:
         if state.room is not None:
             state.room -= sum(map(size_of, entries))
-        position = max(state.head, round(self._clock.wall() * 1_000_000) - 1)
+        position = max(state.head, wall_us(self._clock) - 1)
         first = position + 1
         latest: dict[str, Event] = {}
         for entry in entries:

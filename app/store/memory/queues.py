@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.events.event import Position, Shard
 from app.core.queues.hints import QueueHint, hints_of
 from app.core.queues.loans import (
@@ -169,7 +169,7 @@ class MemoryQueues:
         return bury
 
     def _now(self) -> Position:
-        return round(self._clock.wall() * 1_000_000)
+        return wall_us(self._clock)
 
 
 class MemoryDeclared:

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from rocksdict import Rdict, WriteBatch
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
 from app.core.events.batches import BatchId, CallId
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
@@ -98,7 +98,7 @@ class RocksEventLog:
         return await self._put(Addition(shard, entries, epoch, batch))
 
     async def claim(self, database: str, call: CallId) -> None:
-        self._state.book(database).claimed.claim(call, round(self._clock.wall() * 1_000_000))
+        self._state.book(database).claimed.claim(call, wall_us(self._clock))
 
     async def commit(self, transaction: Transaction) -> Position:
         return await self._put(

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from rocksdict import WriteBatch
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.errors import FencedError, HomingError, StoreUnavailableError, ValueChangedError
 from app.core.events.batches import BatchId, CallId
 from app.core.events.event import Entry, Position, Shard, size_of
@@ -185,7 +185,7 @@ class RocksWriter:
                     for entry in given
                 }
             )
-        position = max(head.position, round(self._clock.wall() * 1_000_000) - 1)
+        position = max(head.position, wall_us(self._clock) - 1)
         cut = book.current
         first, size = position + 1, 0
         records = [pack_entry(entry) for entry in one.entries]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.commands.callback import Answer, Expectation, Registration
 from app.core.commands.command import Command, CommandState
 from app.core.commands.history import Report
@@ -236,7 +236,7 @@ class CommandTable:
         self.changed = changed
         self._clock = clock
         self._numbers = 0
-        self._started_at = max(round(clock.wall() * 1_000_000), not_before)
+        self._started_at = max(wall_us(clock), not_before)
         self._started = clock.monotonic()
         self._expiries: list[tuple[int, str]] = []
 

@@ -10,7 +10,7 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from app.core import keys
-from app.core.clock import Clock
+from app.core.clock import Clock, wall_us
 from app.core.commands.command import Command, CommandState
 from app.core.commands.routing import Outcome
 from app.core.errors import CommandNotFoundError, InvalidInputError, StoreRefusedError, UnreadableRecordError
@@ -124,7 +124,7 @@ class RedisCommandReader:
 
     def _outcome(self, command_id: str, fields: records.Fields | None) -> Outcome | None:
         if fields is None:
-            return Outcome(command_id, CommandState.TIMED_OUT, round(self._clock.wall() * 1_000_000), error=GONE)
+            return Outcome(command_id, CommandState.TIMED_OUT, wall_us(self._clock), error=GONE)
         try:
             return records.outcome_of(command_id, fields)
         except UnreadableRecordError as error:
