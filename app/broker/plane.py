@@ -67,6 +67,8 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
         connections=limits.max_connections,
         connections_per_peer=limits.max_connections_per_peer,
         connects_per_peer=limits.max_connects_per_peer,
+        sessions=limits.max_sessions,
+        all_subscriptions=limits.max_subscriptions,
         waiting_bytes=limits.max_waiting_bytes,
         retained_bytes=limits.max_retained_bytes,
         process_bytes=limits.max_process_bytes,

@@ -12,24 +12,34 @@ CODE: Final = 160 * MIB
 """A node takes so much before it keeps anything, with the libraries of its first start."""
 LEAST_MEMORY: Final = 192 * MIB
 TABLES_BYTES: Final = 48 * MIB
+"""The bytes of tables and blocks of RocksDB in a node that was told nothing."""
 MOST_CONNECTIONS: Final = 1_000_000
+MOST_SESSIONS: Final = 10_000_000
+"""The most sessions, and the most subscriptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryShares:
-    """Bounds of what a node keeps in memory; the defaults are those of a node with DEFAULT_MEMORY."""
+    """Bounds of what a node keeps in memory; the defaults are those of a node with DEFAULT_MEMORY.
 
-    broker_connections: int = 5_000
-    waiting_bytes: int = 128 * MIB
+    All of them may be full at once: `python -m homing_rig.figures full-box` fills them and shows what is taken then.
+    """
+
+    broker_connections: int = 4_000
+    sessions: int = 8_000
+    subscriptions: int = 40_000
+    """Of all sessions together. Each takes 1.2 KiB."""
+    waiting_bytes: int = 64 * MIB
     """The bytes of messages that wait for clients of the broker, or are on the way to them."""
-    retained_bytes: int = 64 * MIB
-    tables_bytes: int = TABLES_BYTES
+    retained_bytes: int = 32 * MIB
+    tables_bytes: int = 32 * MIB
     """The bytes of tables and blocks of RocksDB."""
     process_bytes: int = DEFAULT_MEMORY * 9 // 10
     """The bytes that the process may take before the broker accepts no new sessions."""
-    open_commands: int = 20_000
-    waiters: int = 5_000
-    api_connections: int = 10_000
+    open_commands: int = 8_000
+    """Each takes 7 KiB."""
+    waiters: int = 2_000
+    api_connections: int = 4_000
 
     @classmethod
     def of(cls, memory: int) -> Self:
@@ -49,6 +59,8 @@ class MemoryShares:
         usual = cls()
         return cls(
             broker_connections=min(MOST_CONNECTIONS, share(usual.broker_connections)),
+            sessions=min(MOST_SESSIONS, share(usual.sessions)),
+            subscriptions=min(MOST_SESSIONS, share(usual.subscriptions)),
             waiting_bytes=share(usual.waiting_bytes),
             retained_bytes=share(usual.retained_bytes),
             tables_bytes=share(usual.tables_bytes),

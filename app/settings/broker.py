@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from app.core.addresses import check_broker_url
+from app.core.memory import MOST_SESSIONS
 from app.core.sizes import MIB
 from app.settings.fields import OptionalFile, SettingsGroup
 
@@ -30,6 +31,10 @@ class BrokerSettings(SettingsGroup):
     """The maximum number of connections of MQTT clients from one IPv4 address or IPv6 network (/64)."""
     max_connects_per_peer: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """The maximum number of CONNECT packets from one of these in a second."""
+    max_sessions: Annotated[int, Field(ge=1, le=MOST_SESSIONS)] = 20_000
+    """The maximum number of sessions of MQTT clients, those without a connection included."""
+    max_subscriptions: Annotated[int, Field(ge=1, le=MOST_SESSIONS)] = 200_000
+    """The maximum number of subscriptions of all sessions together."""
 
     max_waiting_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = 128 * MIB
     """The maximum size of all messages that wait for clients or are on the way to them."""

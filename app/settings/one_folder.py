@@ -83,6 +83,8 @@ def implied(folder: Path, said: Mapping[str, Any], *, authenticate: bool) -> dic
             "url": broker,
             **({"tls_url": BROKER_TLS_URL} if _said(said, "broker", "cert_file") else {}),
             "max_connections": shares.broker_connections,
+            "max_sessions": shares.sessions,
+            "max_subscriptions": shares.subscriptions,
             "max_waiting_bytes": shares.waiting_bytes,
             "max_retained_bytes": shares.retained_bytes,
             "max_process_bytes": shares.process_bytes,

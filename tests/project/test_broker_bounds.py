@@ -26,6 +26,8 @@ def test_it_has_every_bound_with_its_value() -> None:
         "connections": settings.max_connections,
         "connections_per_peer": settings.max_connections_per_peer,
         "connects_per_peer": settings.max_connects_per_peer,
+        "sessions": settings.max_sessions,
+        "all_subscriptions": settings.max_subscriptions,
         "waiting_bytes": settings.max_waiting_bytes,
         "retained_bytes": settings.max_retained_bytes,
         "process_bytes": settings.max_process_bytes,

@@ -23,6 +23,8 @@ def settings(folder: Path, *, authenticate: bool = True, **overrides: object) ->
 def bounds_of(found: Settings) -> list[int]:
     return [
         found.broker.max_connections,
+        found.broker.max_sessions,
+        found.broker.max_subscriptions,
         found.broker.max_waiting_bytes,
         found.broker.max_retained_bytes,
         found.store.tables_bytes,
@@ -116,21 +118,28 @@ def test_the_same_broker_may_be_named_twice(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("memory", ["", "512MiB"])
-def test_bounds_of_the_usual_memory_are_those_of_every_node(memory: str, tmp_path: Path) -> None:
+def test_bounds_of_the_usual_memory_are_below_those_of_every_node(memory: str, tmp_path: Path) -> None:
     found = settings(tmp_path, up={"memory": memory} if memory else {})
-    usual = Settings(_env_file=None)
     assert found.up.memory == 512 * MIB
-    assert bounds_of(found) == bounds_of(usual)
-    assert (usual.broker.max_waiting_bytes, usual.broker.max_retained_bytes) == (
-        BrokerBounds().waiting_bytes,
-        BrokerBounds().retained_bytes,
-    )
+    assert bounds_of(found) == [4_000, 8_000, 40_000, 64 * MIB, 32 * MIB, 32 * MIB, 8_000, 2_000, 4_000]
+    usual = bounds_of(Settings(_env_file=None))
+    assert all(own < other for own, other in zip(bounds_of(found), usual, strict=True))
+
+
+def test_bounds_of_the_broker_are_those_of_its_settings() -> None:
+    bounds, usual = BrokerBounds(), Settings(_env_file=None).broker
+    assert (bounds.sessions, bounds.all_subscriptions) == (usual.max_sessions, usual.max_subscriptions)
+    assert (bounds.waiting_bytes, bounds.retained_bytes) == (usual.max_waiting_bytes, usual.max_retained_bytes)
 
 
 def test_bounds_follow_from_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOMING_UP_MEMORY", "336MiB")
-    assert bounds_of(settings(tmp_path)) == [2_500, 64 * MIB, 32 * MIB, 24 * MIB, 10_000, 2_500, 5_000]
-    monkeypatch.setenv("HOMING_UP_MEMORY", "64GiB")
+    assert bounds_of(settings(tmp_path)) == [
+        *(2_000, 4_000, 20_000),
+        *(32 * MIB, 16 * MIB, 16 * MIB),
+        *(4_000, 1_000, 2_000),
+    ]
+    monkeypatch.setenv("HOMING_UP_MEMORY", "128GiB")
     assert settings(tmp_path).api.max_connections == 1_000_000, "which is the most that a node may have"
 
 

@@ -55,7 +55,7 @@ class Broker:
         self.unavailable = False
         """True while no CONNECT is accepted, as what is kept cannot be written."""
         self.out_of_memory = False
-        """True while no new session begins, as the process takes as much memory as it may."""
+        """True while no session and no subscription begins, as the process takes as much memory as it may."""
         self._clock: Final = clock
         self._room = WaitingRoom(bounds.waiting_bytes)
         self._stopping = False
@@ -69,6 +69,11 @@ class Broker:
     def has_room(self) -> bool:
         """True if one more session may begin."""
         return len(self.sessions) < self.bounds.sessions and not self.out_of_memory
+
+    @property
+    def has_room_for_subscriptions(self) -> bool:
+        """True if there may be one more subscription."""
+        return len(self.subscriptions) < self.bounds.all_subscriptions and not self.out_of_memory
 
     @property
     def waiting_bytes(self) -> int:

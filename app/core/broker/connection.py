@@ -350,10 +350,7 @@ class BrokerConnection:
         name = options.topic_filter
         if len(name.encode()) > bounds.topic_bytes or name.count("/") >= bounds.levels:
             return ReasonCode.TOPIC_FILTER_INVALID, False
-        full = (
-            len(session.subscriptions) >= bounds.subscriptions
-            or len(self._broker.subscriptions) >= bounds.all_subscriptions
-        )
+        full = len(session.subscriptions) >= bounds.subscriptions or not self._broker.has_room_for_subscriptions
         inner = inner_filter(name)
         if not session.permit.may_subscribe(inner, shared=inner != name):
             self._broker.counters["broker.denied.subscribe"] += 1

@@ -48,6 +48,15 @@ def test_a_filter_that_is_there_is_replaced() -> None:
     assert (message.qos, message.properties.subscription_identifiers) == (0, (2,))
 
 
+def test_no_subscription_begins_while_memory_is_full() -> None:
+    bench = BrokerBench()
+    client = bench.connected("c")
+    client.subscribe("t", qos=1)
+    bench.broker.out_of_memory = True
+    answer = client.only(Suback, client.subscribe_only("u", "t", qos=0))
+    assert answer.reasons == (ReasonCode.QUOTA_EXCEEDED, ReasonCode.SUCCESS), "one that is there may change"
+
+
 def test_filters_that_overlap_bring_one_message_with_all_identifiers() -> None:
     bench = BrokerBench()
     client = bench.connected("c")

@@ -19,6 +19,7 @@ from homing_rig.figures.broker import broker
 from homing_rig.figures.clients import failing, rolling
 from homing_rig.figures.console import cost, verdicts
 from homing_rig.figures.fleets import fleets
+from homing_rig.figures.full_box import full_box
 from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
 from homing_rig.figures.limits import limits
 from homing_rig.figures.logins import logins
@@ -46,6 +47,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "audit": audit,
     "broker": broker,
     "fleets": fleets,
+    "full-box": full_box,
     "limits": limits,
     "logins": logins,
     "tokens": tokens,
