@@ -39,6 +39,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         budget=settings.store.budget,
         measures=store_measures,
         folders=folders,
+        records_bytes=settings.store.records_bytes,
         terms=terms,
     )
     return Adapters(

@@ -13,6 +13,8 @@ CODE: Final = 160 * MIB
 LEAST_MEMORY: Final = 192 * MIB
 TABLES_BYTES: Final = 48 * MIB
 """The bytes of tables and blocks of RocksDB in a node that was told nothing."""
+RECORDS_BYTES: Final = 1024 * MIB
+"""The bytes of commands in a store of one process that was told nothing."""
 MOST_CONNECTIONS: Final = 1_000_000
 MOST_SESSIONS: Final = 10_000_000
 """The most sessions, and the most subscriptions."""
@@ -32,12 +34,15 @@ class MemoryShares:
     waiting_bytes: int = 64 * MIB
     """The bytes of messages that wait for clients of the broker, or are on the way to them."""
     retained_bytes: int = 32 * MIB
+    records_bytes: int = 96 * MIB
+    """The bytes of commands, open or not, that the store of one process has; 2 KiB are counted for each, and more if it
+    has long params or a long result."""
     tables_bytes: int = 32 * MIB
     """The bytes of tables and blocks of RocksDB."""
     process_bytes: int = DEFAULT_MEMORY * 9 // 10
     """The bytes that the process may take before the broker accepts no new sessions."""
     open_commands: int = 8_000
-    """Each takes 7 KiB."""
+    """Each takes 2.5 KiB, with all that a node does for it."""
     waiters: int = 2_000
     api_connections: int = 4_000
 
@@ -63,6 +68,7 @@ class MemoryShares:
             subscriptions=min(MOST_SESSIONS, share(usual.subscriptions)),
             waiting_bytes=share(usual.waiting_bytes),
             retained_bytes=share(usual.retained_bytes),
+            records_bytes=share(usual.records_bytes),
             tables_bytes=share(usual.tables_bytes),
             process_bytes=memory * 9 // 10,
             open_commands=share(usual.open_commands),

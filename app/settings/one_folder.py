@@ -77,7 +77,7 @@ def implied(folder: Path, said: Mapping[str, Any], *, authenticate: bool) -> dic
     store = f"rocks://{quote(str(folder / STORE))}"
     broker = _said(said, "broker", "url") or BROKER_URL
     return {
-        "store": {"url": store, "tables_bytes": shares.tables_bytes},
+        "store": {"url": store, "records_bytes": shares.records_bytes, "tables_bytes": shares.tables_bytes},
         "events": {"url": store},
         "broker": {
             "url": broker,

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from app.core.addresses import check_store_url
 from app.core.errors import ConfigurationError
-from app.core.memory import TABLES_BYTES
+from app.core.memory import RECORDS_BYTES, TABLES_BYTES
 from app.core.redis_address import RedisTerms
 from app.settings.fields import Long, OptionalFile, SettingsGroup, Short
 
@@ -26,6 +26,8 @@ class StoreSettings(SettingsGroup):
     retention: Long = timedelta(hours=1)
     """How long a command stays readable, and its idempotency key valid, after the outcome."""
 
+    records_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = RECORDS_BYTES
+    """The memory that commands take, those of the retention included, if the URL names a folder or is `memory://`."""
     tables_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = TABLES_BYTES
     """The memory that RocksDB takes for tables and blocks, if the URL names a folder, or that of the event log does."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from app.core.cluster.identity import NodeIdentity
 from app.core.cluster.wakekey import WakeKey
 from app.core.errors import ConfigurationError
 from app.core.events.event import Database
+from app.core.memory import RECORDS_BYTES
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.histograms import StoreMeasures
 from app.runtime.telemetry import BurstLog
@@ -72,17 +74,20 @@ def open_engine(
     budget: timedelta = timedelta(seconds=2),
     measures: StoreMeasures | None = None,
     folders: Folders | None = None,
+    records_bytes: int = RECORDS_BYTES,
     terms: RedisTerms = NO_TERMS,
 ) -> Engine:
     """The engine of this URL; ConfigurationError when the URL cannot be used.
 
-    `budget` bounds a call of the store; `folders` are shared with the event log; `terms` are for a Redis.
+    `budget` bounds a call of the store; `folders` are shared with the event log; `records_bytes` bounds the commands
+    of an engine that has them in this process; `terms` are for a Redis.
     """
     kind = kind_of(url)
     if kind is EngineKind.MEMORY:
-        return Engine(kind, MemoryStateStore(clock))
+        return Engine(kind, MemoryStateStore(clock, max_bytes=records_bytes))
     if kind is EngineKind.ROCKS:
-        return _rocks_engine(folder_of(url), folders or Folders(), clock, counters, wake_key, new_secret, budget)
+        open_folder = partial(_rocks_engine, clock=clock, counters=counters, wake_key=wake_key, budget=budget)
+        return open_folder(folder_of(url), folders or Folders(), new_secret, records_bytes=records_bytes)
     from app.store.redis.commands.store import RedisStateStore  # noqa: PLC0415 - see above
 
     store = RedisStateStore(
@@ -106,11 +111,13 @@ def folder_of(url: str) -> Path:
 def _rocks_engine(
     path: Path,
     folders: Folders,
+    new_secret: Callable[[], str],
+    *,
     clock: Clock,
     counters: Counter[str],
     wake_key: WakeKey,
-    new_secret: Callable[[], str],
     budget: timedelta,
+    records_bytes: int,
 ) -> Engine:
     def new() -> RocksFolder:
         from app.store.rocks.folder import COMMANDS, RocksFolder  # noqa: PLC0415 - an extra
@@ -122,7 +129,7 @@ def _rocks_engine(
     from app.store.rocks.commands import RocksStateStore  # noqa: PLC0415 - an extra, and it is there
     from app.store.rocks.sessions import RocksSessions  # noqa: PLC0415 - likewise
 
-    store = RocksStateStore(folder, clock, counters, budget=budget, wake_key=wake_key)
+    store = RocksStateStore(folder, clock, counters, budget=budget, wake_key=wake_key, max_bytes=records_bytes)
     return Engine(EngineKind.ROCKS, store, folder.identity, RocksSessions(folder))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from app.core.commands.command import Command
+from app.core.payload import compact
 from app.core.webhooks.deliveries import LATE_SEQUENCE, OUTCOME_SEQUENCE, Delivery, OutboxEntry, event_id
 from app.core.webhooks.endpoints import BY_STATE, Endpoint, EventType
 
@@ -43,4 +44,4 @@ def of_test(endpoint: Endpoint, now: int) -> Delivery:
 def _body(kind: EventType, at: int, data: dict[str, Any]) -> bytes:
     # To the millisecond, as all of Homing's instants in JSON.
     moment = datetime.fromtimestamp(at // 1000 / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return orjson.dumps({"type": kind, "timestamp": moment, "data": data})
+    return compact(orjson.dumps({"type": kind, "timestamp": moment, "data": data}))

@@ -27,6 +27,7 @@ def bounds_of(found: Settings) -> list[int]:
         found.broker.max_subscriptions,
         found.broker.max_waiting_bytes,
         found.broker.max_retained_bytes,
+        found.store.records_bytes,
         found.store.tables_bytes,
         found.command.max_pending,
         found.command.max_waiters,
@@ -121,7 +122,7 @@ def test_the_same_broker_may_be_named_twice(tmp_path: Path, monkeypatch: pytest.
 def test_bounds_of_the_usual_memory_are_below_those_of_every_node(memory: str, tmp_path: Path) -> None:
     found = settings(tmp_path, up={"memory": memory} if memory else {})
     assert found.up.memory == 512 * MIB
-    assert bounds_of(found) == [4_000, 8_000, 40_000, 64 * MIB, 32 * MIB, 32 * MIB, 8_000, 2_000, 4_000]
+    assert bounds_of(found) == [4_000, 8_000, 40_000, 64 * MIB, 32 * MIB, 96 * MIB, 32 * MIB, 8_000, 2_000, 4_000]
     usual = bounds_of(Settings(_env_file=None))
     assert all(own < other for own, other in zip(bounds_of(found), usual, strict=True))
 
@@ -136,7 +137,7 @@ def test_bounds_follow_from_the_memory(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("HOMING_UP_MEMORY", "336MiB")
     assert bounds_of(settings(tmp_path)) == [
         *(2_000, 4_000, 20_000),
-        *(32 * MIB, 16 * MIB, 16 * MIB),
+        *(32 * MIB, 16 * MIB, 48 * MIB, 16 * MIB),
         *(4_000, 1_000, 2_000),
     ]
     monkeypatch.setenv("HOMING_UP_MEMORY", "128GiB")

@@ -17,7 +17,7 @@ from app.core.commands.callback import Expectation, HoldRequest, Registration
 from app.core.commands.command import IfOffline
 from app.core.errors import InvalidInputError
 from app.core.identifiers import command_id
-from app.core.payload import JsonValue
+from app.core.payload import JsonValue, compact
 from app.core.profiles.lanes import LaneRule
 from app.core.profiles.profile import DeviceProfile, to_json
 from app.core.profiles.templates import CommandFacts
@@ -87,7 +87,7 @@ class Registrar:
             command_id=identity,
             device_id=request.device_id,
             method=request.method,
-            params=orjson.dumps(request.params),
+            params=compact(orjson.dumps(request.params)),
             profile=profile.name,
             home_node=self._node_id,
             expectations=() if request.one_way else _expectations(profile, facts),

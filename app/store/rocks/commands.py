@@ -21,6 +21,7 @@ from app.core.commands.history import Account
 from app.core.commands.routing import Outcome, Recorded
 from app.core.commands.stream import Marks, StreamPage
 from app.core.errors import StoreUnavailableError
+from app.core.memory import RECORDS_BYTES
 from app.core.profiles.lanes import CommandLane
 from app.core.profiles.probes import ProbeFinding
 from app.runtime.telemetry import Fill
@@ -38,13 +39,12 @@ from app.store.rocks.webhooks import RocksWebhooks
 
 FAMILY: Final = "commands"
 AGAIN_SECONDS: Final = 0.2
-MOST_COMMANDS: Final = 500_000
 
 T = TypeVar("T")
 
 
 class RocksStateStore:
-    """A drawer of a folder. `wake` and `tell` are as those of MemoryStateStore; `budget` bounds a call."""
+    """A drawer of a folder. `max_bytes`, `wake` and `tell` are as those of MemoryStateStore; `budget` bounds a call."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class RocksStateStore:
         counters: Counter[str],
         *,
         budget: timedelta = timedelta(seconds=2),
+        max_bytes: int = RECORDS_BYTES,
         wake: Wake | None = None,
         wake_key: WakeKey | None = None,
         tell: Tell | None = None,
@@ -61,12 +62,13 @@ class RocksStateStore:
         self._clock = clock
         self._counters = counters
         self._budget = budget.total_seconds()
+        self._max_bytes = max_bytes
         self._wakes: Final = (wake, wake_key, tell)
         self._table: Final = RowTable(folder, FAMILY, self._load)
         self._changed: dict[RowKey, None] = {}
         self._unwritten: dict[RowKey, asyncio.Future[None]] = {}
         self._last: asyncio.Future[None] | None = None
-        self._memory = MemoryStateStore(clock)
+        self._memory = MemoryStateStore(clock, max_bytes=max_bytes)
         self._closed = False
         self.webhooks: Final = RocksWebhooks(self.change)
         self.states: Final = RocksEchoStates(self)
@@ -90,7 +92,7 @@ class RocksStateStore:
 
     def fills(self) -> dict[str, Fill]:
         table = self._memory.table
-        return {"records": Fill(len(table.records), table.max_commands), "store_writes": self._folder.fill()}
+        return {"records": Fill(table.taken, table.max_bytes), "store_writes": self._folder.fill()}
 
     @property
     def size(self) -> int:
@@ -226,7 +228,7 @@ class RocksStateStore:
         wake, wake_key, tell = self._wakes
         memory = MemoryStateStore(
             self._clock,
-            max_commands=MOST_COMMANDS,
+            max_bytes=self._max_bytes,
             wake=wake,
             wake_key=wake_key,
             tell=tell,

@@ -24,6 +24,8 @@ RowKey = tuple[str, ...]
 Changed = Callable[[RowKey], None]
 """Called with what has changed in a way that is to outlive the process."""
 COMMAND_ROW: Final = "c"
+RECORD_BYTES: Final = 2_048
+"""The bytes that a record takes besides what its caller and its device have said, roughly."""
 
 
 def nobody(_key: RowKey) -> None:
@@ -55,6 +57,16 @@ class Record:
     """Its place in the order of registration."""
     follower: Follower | None = None
     """The command that waited for its place in a lane when it had its outcome."""
+    taken: int = 0
+    """The bytes that its table counts for it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, roughly."""
+        command = self.command
+        said = (command.params, command.result, command.error, command.progress, command.late)
+        told = sum(len(one.progress or b"") for one in self.reports)
+        return RECORD_BYTES + sum(len(one) for one in said if one) + told
 
     @property
     def open(self) -> bool:
@@ -229,8 +241,10 @@ class Indexes:
 class CommandTable:
     """All commands of the process. Nothing in here waits, so each step is atomic on its event loop."""
 
-    def __init__(self, clock: Clock, max_commands: int, changed: Changed, not_before: int) -> None:
-        self.max_commands = max_commands
+    def __init__(self, clock: Clock, max_bytes: int, changed: Changed, not_before: int) -> None:
+        self.max_bytes = max_bytes
+        self.taken = 0
+        """The bytes that all records take, roughly."""
         self.records: dict[str, Record] = {}
         self.indexes = Indexes()
         self.changed = changed
@@ -253,12 +267,14 @@ class CommandTable:
         """A command that is registered."""
         self._numbers = record.number = self._numbers + 1
         self.records[record.command.id] = record
+        self._weigh(record)
         self.indexes.enter(record.registration, held=record.held, in_line=not record.command.awaits_approval)
 
     def restore(self, record: Record, occupied: Collection[str]) -> None:
         """A command as it was, the oldest first; `occupied` as `occupied_by` gave it."""
         self._numbers = max(self._numbers, record.number)
         self.records[record.command.id] = record
+        self._weigh(record)
         values = self.indexes.values
         before = {one: values[one] for one in record.values if one in values}
         self.indexes.enter(record.registration, held=record.held, in_line=not record.command.awaits_approval)
@@ -330,7 +346,13 @@ class CommandTable:
 
     def has_changed(self, record: Record) -> None:
         """Something that outlives the process, where anything does."""
+        self._weigh(record)
         self.changed((COMMAND_ROW, record.command.id))
+
+    def _weigh(self, record: Record) -> None:
+        size = record.size
+        self.taken += size - record.taken
+        record.taken = size
 
     def expire(self, record: Record, after: int) -> None:
         """Keep the record for its retention after an instant."""
@@ -346,4 +368,5 @@ class CommandTable:
             if record is not None and record.expires_at <= now:
                 del self.records[command_id]
                 self.indexes.forget(record.registration)
-                self.has_changed(record)
+                self.taken -= record.taken
+                self.changed((COMMAND_ROW, command_id))

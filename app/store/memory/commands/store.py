@@ -6,6 +6,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
+from app.core.memory import RECORDS_BYTES
 from app.runtime.telemetry import Fill
 from app.store.memory.commands.echo_states import MemoryEchoStates
 from app.store.memory.commands.history import MemoryCommandHistory
@@ -19,7 +20,8 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
     """Everything in dictionaries of this process. No operation awaits anything, so each is atomic on its event loop.
 
     It promises nothing across the end of the process: `changed` is told what somebody else may keep, and `not_before`
-    is the least instant (µs) of its clock. `wake` is for tests that model several nodes on one store:
+    is the least instant (µs) of its clock. No command is registered while those that are there take `max_bytes`.
+    `wake` is for tests that model several nodes on one store:
     it is called for each waiting node but the receiver or finisher, where Redis would publish; `tell` likewise.
     """
 
@@ -27,14 +29,14 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
         self,
         clock: Clock,
         *,
-        max_commands: int = 500_000,
+        max_bytes: int = RECORDS_BYTES,
         wake: Wake | None = None,
         wake_key: WakeKey | None = None,
         tell: Tell | None = None,
         changed: Changed = nobody,
         not_before: int = 0,
     ) -> None:
-        table = CommandTable(clock, max_commands, changed, not_before)
+        table = CommandTable(clock, max_bytes, changed, not_before)
         MemoryCommandReader.__init__(self, table)
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)
@@ -59,7 +61,7 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
         return
 
     def fills(self) -> dict[str, Fill]:
-        return {"records": Fill(len(self._table.records), self._table.max_commands)}
+        return {"records": Fill(self._table.taken, self._table.max_bytes)}
 
     async def ping(self) -> None:
         return

@@ -266,8 +266,11 @@ class MemoryCommandWriter:
             table.check_free(registration)
         else:
             self._check_room(registration)
-        if len(table.records) >= table.max_commands:
-            raise CapacityError(f"the store in memory holds {table.max_commands} commands, its limit")
+        if table.taken >= table.max_bytes:
+            raise CapacityError(
+                f"the store of this process has {len(table.records)} commands in {table.max_bytes} bytes, its limit; "
+                "they go when their retention ends"
+            )
 
     def _check_room(self, registration: Registration) -> None:
         partition = partition_of_command(registration.command_id)

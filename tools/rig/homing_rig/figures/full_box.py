@@ -18,6 +18,7 @@ from app.core.broker.message import OVERHEAD
 from app.core.broker.packets import FilterOptions, Publish, PublishAck, Suback, Subscribe
 from app.core.memory import LEAST_MEMORY, MemoryShares
 from app.core.sizes import MIB
+from app.store.memory.commands.records import RECORD_BYTES
 from homing_rig.figures.broker import PlainClient, SmallBox
 from homing_rig.figures.kit import FigureError, Findings
 
@@ -33,6 +34,7 @@ SPARE: Final = 20
 HEARD: Final = "homing/silent/command"
 """The topic of commands for a device that hears them and never answers."""
 COMMAND: Final = b'{"method": "ping", "timeout": "1h"}'
+ONE_WAY: Final = b'{"method": "ping", "one_way": true}'
 
 
 async def full_box(
@@ -51,6 +53,7 @@ async def full_box(
             ("sessions of clients that are away, and subscriptions", full.sessions),
             ("retained messages", full.retained),
             ("messages of one byte that wait", full.waiting),
+            ("finished commands", full.finished),
             ("open commands", full.commands),
             ("callers that wait", full.callers),
             ("connections of clients", full.connections),
@@ -100,23 +103,21 @@ class _FullBox:
         await self._publish([f"full/{number % 1000}/0/x" for number in range(count)], b"x")
         return count
 
-    async def commands(self) -> int:
-        """Commands that nobody waits for, and that no device answers."""
+    async def finished(self) -> int:
+        """Commands that have ended, and whose retention has not."""
         device = await self._client("silent-device")
         device.write(Subscribe(1, (FilterOptions(HEARD, 0),)))
         await device.read()
         listening = asyncio.create_task(_listen(device))
         self._stack.callback(listening.cancel)
+        count = self._part(self._shares.records_bytes // (RECORD_BYTES + 2) - self._shares.open_commands)
+        await self._send(count, ONE_WAY, b" 200 ")
+        return count
+
+    async def commands(self) -> int:
+        """Commands that nobody waits for, and that no device answers."""
         count = self._part(self._shares.open_commands - self._shares.waiters - SPARE)
-
-        async def send(number: int) -> None:
-            reader, writer = await self._caller()
-            for _ in range(number, count, AT_ONCE):
-                writer.write(_request("respond-async"))
-                await _accepted(reader)
-            writer.close()
-
-        await _by_turns(send, min(AT_ONCE, count))
+        await self._send(count, COMMAND, b" 202 ")
         return count
 
     async def callers(self) -> int:
@@ -125,7 +126,7 @@ class _FullBox:
 
         async def wait(_number: int) -> None:
             _, writer = await self._caller()
-            writer.write(_request("wait=600"))
+            writer.write(_request("wait=600", COMMAND))
             await writer.drain()
 
         await _by_turns(wait, count)
@@ -164,6 +165,16 @@ class _FullBox:
         self._stack.callback(writer.close)
         return reader, writer
 
+    async def _send(self, count: int, command: bytes, expected: bytes) -> None:
+        async def some(number: int) -> None:
+            reader, writer = await self._caller()
+            for _ in range(number, count, AT_ONCE):
+                writer.write(_request("respond-async" if command is COMMAND else "wait=60", command))
+                await _answered(reader, expected)
+            writer.close()
+
+        await _by_turns(some, min(AT_ONCE, count))
+
     async def _publish(self, topics: Sequence[str], payload: bytes, *, retain: bool = False) -> None:
         client = await self._client("talker")
         for begin in range(0, len(topics), WINDOW):
@@ -195,14 +206,14 @@ async def _listen(client: PlainClient) -> None:
         await client.read()
 
 
-def _request(prefer: str) -> bytes:
+def _request(prefer: str, command: bytes) -> bytes:
     head = f"POST /v1/devices/silent/commands HTTP/1.1\r\nHost: localhost\r\nPrefer: {prefer}\r\n"
-    return f"{head}Content-Type: application/json\r\nContent-Length: {len(COMMAND)}\r\n\r\n".encode() + COMMAND
+    return f"{head}Content-Type: application/json\r\nContent-Length: {len(command)}\r\n\r\n".encode() + command
 
 
-async def _accepted(reader: asyncio.StreamReader) -> None:
+async def _answered(reader: asyncio.StreamReader, expected: bytes) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
-    if b" 202 " not in head.splitlines()[0]:
+    if expected not in head.splitlines()[0]:
         raise FigureError(f"a command was refused: {head.splitlines()[0].decode()}")
     lines = {name.lower(): value for name, _, value in (line.partition(b":") for line in head.splitlines())}
     await reader.readexactly(int(lines[b"content-length"]))

@@ -8,21 +8,34 @@ import pytest
 
 from app.core.commands.command import CommandState
 from app.core.errors import CapacityError
+from app.store.memory.commands.records import RECORD_BYTES
 from app.store.memory.commands.store import MemoryStateStore
 from tests.contract.store_backends import MINUTE, ManualClock, answer, by_order, by_value, registration
 
 
-async def test_it_holds_so_many_commands_and_no_more() -> None:
+async def test_it_has_so_many_bytes_of_commands_and_no_more() -> None:
     clock = ManualClock()
-    store = MemoryStateStore(clock, max_commands=3)
+    store = MemoryStateStore(clock, max_bytes=3 * RECORD_BYTES)
     first = [registration(f"dock-{i}") for i in range(3)]
     for one in first:
         await store.register(one)
-    with pytest.raises(CapacityError, match="holds 3 commands"):
+    with pytest.raises(CapacityError, match="has 3 commands in 6144 bytes, its limit"):
         await store.register(registration())
     await store.register(first[0])
     clock.now += 200
     await store.register(registration())
+
+
+async def test_what_callers_and_devices_say_counts() -> None:
+    store = MemoryStateStore(ManualClock(), max_bytes=3 * RECORD_BYTES)
+    long = b'"' + b"x" * RECORD_BYTES + b'"'
+    one = registration("dock-1", params=long)
+    await store.register(one)
+    await store.register(registration("dock-2", params=b"{}"))
+    with pytest.raises(CapacityError, match="has 2 commands"):
+        await store.register(registration("dock-3"))
+    await store.respond(answer(one, result=long), "node-a")
+    assert store.fills()["records"].size > 4 * RECORD_BYTES, "an answer is recorded though there is no room"
 
 
 async def test_F36_memory_comes_back_to_nothing() -> None:
@@ -43,6 +56,7 @@ async def test_F36_memory_comes_back_to_nothing() -> None:
     clock.now += 300
     assert store.size == 0
     assert store._table._expiries == []
+    assert store.fills()["records"].size == 0
 
 
 async def test_the_stores_clock_does_not_jump_with_the_machines() -> None:
