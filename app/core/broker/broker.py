@@ -15,9 +15,10 @@ from app.core.broker.packets import Connect
 from app.core.broker.peers import PeerLimits
 from app.core.broker.retained import RetainedMessages
 from app.core.broker.rights import ClientCertificate, Door, OpenDoor
-from app.core.broker.session import ClientSession, Outgoing, WaitingRoom
+from app.core.broker.session import ClientSession, Outgoing
 from app.core.broker.subscriptions import Receiver, SubscriptionTable
 from app.core.broker.takeovers import TakeOvers
+from app.core.broker.waiting_room import WaitingRoom
 from app.core.clock import Clock
 
 
@@ -57,7 +58,7 @@ class Broker:
         self.out_of_memory = False
         """True while no session and no subscription begins, as the process takes as much memory as it may."""
         self._clock: Final = clock
-        self._room = WaitingRoom(bounds.waiting_bytes)
+        self._room = WaitingRoom(bounds.waiting_bytes, self.sessions)
         self._stopping = False
 
     @property

@@ -10,10 +10,11 @@ from typing import Final, Protocol
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketType, ReasonCode
 from app.core.broker.journal import BrokerJournal
-from app.core.broker.message import OVERHEAD, Message
+from app.core.broker.message import Message
 from app.core.broker.packets import Packet, Publish, PublishAck, WillMessage
 from app.core.broker.rights import ANYBODY, Permit
 from app.core.broker.subscriptions import Subscribed
+from app.core.broker.waiting_room import Backlog, WaitingRoom
 
 MOST_PACKET_IDS: Final = 65_535
 _FIRST_REFUSAL: Final = ReasonCode.UNSPECIFIED_ERROR
@@ -53,33 +54,6 @@ class Outgoing:
     """Its place in the journal; 0 where it is not kept."""
 
 
-class WaitingRoom:
-    """Counts the bytes of all messages that sessions hold: each message once, however many sessions hold it."""
-
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
-        self._holders: Counter[int] = Counter()
-        """By the identity of the message, which somebody holds as long as it is in here."""
-        self.taken = 0
-
-    def take(self, message: Message) -> bool:
-        """Hold a message once more, if there is room."""
-        size = OVERHEAD + (0 if id(message) in self._holders else message.size)
-        if self.taken + size > self._bound:
-            return False
-        self._holders[id(message)] += 1
-        self.taken += size
-        return True
-
-    def give(self, message: Message) -> None:
-        """Hold it once less."""
-        self.taken -= OVERHEAD
-        self._holders[id(message)] -= 1
-        if not self._holders[id(message)]:
-            del self._holders[id(message)]
-            self.taken -= message.size
-
-
 class ClientSession:
     """The subscriptions, messages and will of a client id. Whoever connects or disconnects it is the broker."""
 
@@ -106,7 +80,7 @@ class ClientSession:
         """Packet identifiers of QoS 2 from the client that it has not released."""
         self.inflight: dict[int, Outgoing] = {}
         """By packet identifier, in the order in which they were sent first."""
-        self.waiting: deque[Outgoing] = deque()
+        self.waiting = Backlog()
         self.will: WillMessage | None = None
         self.expiry: float = 0
         """Seconds that it lives without a connection."""
@@ -195,15 +169,19 @@ class ClientSession:
         if self.outlet is None and outgoing.qos == 0:
             return
         while self.waiting and len(self.waiting) >= self._bounds.waiting:
-            self._let_go(self.waiting.popleft())
-            self._drop("queue_full")
-        if not self._room.take(outgoing.message):
+            self.forget_oldest("queue_full")
+        if not self._room.take(outgoing.message) and not self._room.take_from_fullest(outgoing.message):
             self._drop("memory_full")
             return
         if self.durable and outgoing.qos:
             self._journal.refer(self.client_id, outgoing)
         self.waiting.append(outgoing)
         self.pump()
+
+    def forget_oldest(self, reason: str) -> None:
+        """Drop the message that has waited longest, and count it by the reason."""
+        self._let_go(self.waiting.popleft())
+        self._drop(reason)
 
     def restore(self, place: int, outgoing: Outgoing) -> bool:
         """A message from the disk, in the order of places; False if there is no room for it."""
@@ -234,10 +212,12 @@ class ClientSession:
         self.outlet = None
         self.since = self._now()
         self.changed()
-        for one in self.waiting:
-            if not one.qos:
+        for _ in range(len(self.waiting)):
+            one = self.waiting.popleft()
+            if one.qos:
+                self.waiting.append(one)
+            else:
                 self._let_go(one)
-        self.waiting = deque(one for one in self.waiting if one.qos)
 
     def end(self) -> list[Outgoing]:
         """Forget all; what came by a share and may go to another member [MQTT-4.8.2-4]."""
@@ -282,7 +262,7 @@ class ClientSession:
             elif packet_id in self.inflight:
                 self._forget(packet_id)
         while self.waiting and not self._again and not outlet.saturated:
-            if self.waiting[0].qos and len(self.inflight) >= outlet.window:
+            if self.waiting.first.qos and len(self.inflight) >= outlet.window:
                 return
             outgoing = self.waiting.popleft()
             if not self._may_have(outgoing):

@@ -1,0 +1,105 @@
+"""Messages that wait for sessions or are on the way to them, and the room that these may take."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from app.core.broker.message import OVERHEAD, Message
+
+if TYPE_CHECKING:
+    from app.core.broker.session import ClientSession, Outgoing
+
+AIR: Final = 64
+"""This part of the room is made free at once when it is full, so that not each message looks for the fullest."""
+
+
+class Backlog:
+    """The messages that wait for one session, the oldest first."""
+
+    __slots__ = ("_waiting", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes of them, roughly, whoever else holds them."""
+        self._waiting: deque[Outgoing] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        return iter(self._waiting)
+
+    @property
+    def first(self) -> Outgoing:
+        """The oldest one; IndexError where there is none."""
+        return self._waiting[0]
+
+    def append(self, outgoing: Outgoing) -> None:
+        """Have it wait."""
+        self._waiting.append(outgoing)
+        self.size += outgoing.message.size
+
+    def popleft(self) -> Outgoing:
+        """Take the oldest one out; IndexError where there is none."""
+        outgoing = self._waiting.popleft()
+        self.size -= outgoing.message.size
+        return outgoing
+
+    def clear(self) -> None:
+        """Take all out."""
+        self._waiting.clear()
+        self.size = 0
+
+
+class WaitingRoom:
+    """Counts the bytes of all messages that sessions hold: each message once, however many sessions hold it."""
+
+    def __init__(self, bound: int, sessions: Mapping[str, ClientSession]) -> None:
+        self._bound = bound
+        self._sessions = sessions
+        self._holders: Counter[int] = Counter()
+        """By the identity of the message, which somebody holds as long as it is in here."""
+        self.taken = 0
+
+    def take(self, message: Message) -> bool:
+        """Hold a message once more, if there is room."""
+        size = self._size_of(message)
+        if self.taken + size > self._bound:
+            return False
+        self._holders[id(message)] += 1
+        self.taken += size
+        return True
+
+    def take_from_fullest(self, message: Message) -> bool:
+        """Hold it where there was no room: the sessions for which most waits lose their oldest messages.
+
+        So nobody is harmed by a client that stays away, or does not read. False if that does not make room.
+        """
+        wanted = self._bound - self._size_of(message)
+        if wanted >= 0:
+            self._shrink_to(wanted - min(wanted, self._bound // AIR))
+        return self.take(message)
+
+    def give(self, message: Message) -> None:
+        """Hold it once less."""
+        self.taken -= OVERHEAD
+        self._holders[id(message)] -= 1
+        if not self._holders[id(message)]:
+            del self._holders[id(message)]
+            self.taken -= message.size
+
+    def _size_of(self, message: Message) -> int:
+        return OVERHEAD + (0 if id(message) in self._holders else message.size)
+
+    def _shrink_to(self, most: int) -> None:
+        fullest = [(-one.waiting.size, name) for name, one in self._sessions.items() if one.waiting]
+        heapq.heapify(fullest)
+        while fullest and self.taken > most:
+            _, name = heapq.heappop(fullest)
+            session = self._sessions[name]
+            session.forget_oldest("memory_full")
+            if session.waiting:
+                heapq.heappush(fullest, (-session.waiting.size, name))
