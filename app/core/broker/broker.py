@@ -11,7 +11,7 @@ from app.core.broker.codes import Property, ReasonCode
 from app.core.broker.connection import BrokerConnection, ClientLink
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
-from app.core.broker.packets import Connect
+from app.core.broker.packets import Connect, FilterOptions
 from app.core.broker.peers import PeerLimits
 from app.core.broker.retained import RetainedMessages
 from app.core.broker.rights import ClientCertificate, Door, OpenDoor
@@ -162,6 +162,22 @@ class Broker:
         for one in receivers:
             self._hand_over(message, one)
         return bool(receivers)
+
+    def give_retained(self, session: ClientSession, options: FilterOptions, identifiers: tuple[int, ...]) -> None:
+        """Give a session the retained messages of a subscription, as long as more may wait for it.
+
+        So a SUBSCRIBE of a few bytes that asks for all of them again and again does not take the loop for itself.
+        """
+        if session.full:
+            self.counters["broker.dropped.queue_full"] += 1
+            return
+        for one in self.retained.matching(options.topic_filter, self.now()):
+            if options.no_local and one.publisher == session.client_id:
+                continue  # [MQTT-3.8.3-3]
+            if session.full:
+                self.counters["broker.dropped.queue_full"] += 1
+                return
+            session.deliver(Outgoing(one, min(one.qos, options.qos), True, identifiers, kept=True))
 
     def publish_will(self, session: ClientSession) -> None:
         """Publish the will of a session, and forget it."""

@@ -23,7 +23,7 @@ from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
 from app.core.broker.properties import NO_PROPERTIES, Properties
 from app.core.broker.rights import ClientCertificate, Permit
-from app.core.broker.session import ClientSession, Outgoing
+from app.core.broker.session import ClientSession
 from app.core.broker.silence import ClientSilence
 from app.core.broker.subscriptions import Subscribed, inner_filter
 from app.core.broker.topic_names import check_topic_name
@@ -340,10 +340,7 @@ class BrokerConnection:
         self._answer(packets.Suback(packet.packet_id, tuple(reasons)))
         identifiers = (identifier,) if identifier else ()
         for options in retained:
-            for one in self._broker.retained.matching(options.topic_filter, self._broker.now()):
-                if options.no_local and one.publisher == session.client_id:
-                    continue  # [MQTT-3.8.3-3]
-                session.deliver(Outgoing(one, min(one.qos, options.qos), True, identifiers, kept=True))
+            self._broker.give_retained(session, options, identifiers)
 
     def _subscribed(self, subscribed: Subscribed, session: ClientSession) -> tuple[ReasonCode, bool]:
         bounds, options = self._broker.bounds, subscribed.options

@@ -106,6 +106,11 @@ class ClientSession:
             return False
         return len(self.inflight) < outlet.window
 
+    @property
+    def full(self) -> bool:
+        """True if a message that has to wait would make the oldest one go."""
+        return len(self.waiting) >= self._bounds.waiting
+
     def admit(self, permit: Permit) -> None:
         """Be of a client whose CONNECT was accepted. A door that asks nobody leaves it to its owner."""
         self.permit = permit
@@ -168,7 +173,7 @@ class ClientSession:
             return
         if self.outlet is None and outgoing.qos == 0:
             return
-        while self.waiting and len(self.waiting) >= self._bounds.waiting:
+        while self.waiting and self.full:
             self.forget_oldest("queue_full")
         if not self._room.take(outgoing.message) and not self._room.take_from_fullest(outgoing.message):
             self._drop("memory_full")

@@ -226,3 +226,16 @@ def test_properties_take_room_too(said: str) -> None:
     bench.connected("b", session_expiry_interval=100).subscribe("t")
     client.publish("t", qos=1, properties=made[said])
     assert bench.counters["broker.dropped.memory_full"] == 1
+
+
+def test_a_subscribe_that_asks_for_all_of_them_again_and_again_is_answered_with_what_may_wait() -> None:
+    """Otherwise some hundred bytes, of a client that reads nothing, would keep the broker busy for minutes."""
+    bench = BrokerBench(waiting=7)
+    for number in range(10):
+        bench.connected("a").publish(f"t/{number}", b"%d" % number, retain=True)
+    client = bench.connected("b")
+    client.saturated = True
+    client.subscribe(*["#"] * 50)
+    client.subscribe("t/+")
+    assert [one.message.payload for one in bench.broker.sessions["b"].waiting] == [b"%d" % one for one in range(7)]
+    assert bench.counters["broker.dropped.queue_full"] == 51, "once for each subscription that brought not all"
