@@ -228,7 +228,7 @@ def test_properties_take_room_too(said: str) -> None:
     assert bench.counters["broker.dropped.memory_full"] == 1
 
 
-def test_a_subscribe_that_asks_for_all_of_them_again_and_again_is_answered_with_what_may_wait() -> None:
+def test_one_filter_again_and_again_brings_no_more_than_may_wait() -> None:
     """Otherwise some hundred bytes, of a client that reads nothing, would keep the broker busy for minutes."""
     bench = BrokerBench(waiting=7)
     for number in range(10):
