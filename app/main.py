@@ -25,6 +25,7 @@ from app.cluster.adopter import OnNodeDeath
 from app.command_plane import CommandPlane, CommandSurroundings, open_commands
 from app.commands.held.rights import may_send
 from app.core.access.keys import make_key
+from app.drafts import open_drafts
 from app.events.known import KnownFromEvents
 from app.events.plane import open_event_plane
 from app.fleets.plane import FleetPlane, FleetSurroundings, open_fleets
@@ -118,6 +119,7 @@ class Homing:
             broker=broker,
             fleets=fleets,
             traffic=open_traffic(kernel),
+            drafts=open_drafts(kernel),
             overviews=_overviews(kernel, observed, commands, deaths, self.node, fills),
         )
         self.application: Final = Application(ports, settings, self._lifespan)

@@ -26,6 +26,7 @@ from app.core.access.rules import EXCHANGE_PLACE, OF_CLUSTER, OF_TENANTS, QUEUE_
 from app.core.commands.command import Command
 from app.core.errors import ForbiddenError, NoDirectoryError, UnavailableError
 from app.core.events.event import Entry
+from app.drafts import DraftTrials
 from app.events.plane import EventPlane, needed
 from app.traffic import Traffic
 
@@ -235,6 +236,8 @@ OwnBroker = Annotated[BrokerOperations, Depends(_port(lambda ports: needed_broke
 """The operations of the broker in this node; BrokerOffError where there is none."""
 BrokerTraffic = Annotated[Traffic, Depends(_port(lambda ports: ports.traffic))]
 """The messages between devices and broker."""
+Drafts = Annotated[DraftTrials, Depends(_port(lambda ports: ports.drafts))]
+"""Trials of profiles that this node does not speak."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
 Records = Annotated[DirectoryRecords, Depends(_port(lambda ports: needed_records(ports.directory)))]

@@ -25,6 +25,7 @@ from app.commands.send.invoker import Invoker
 from app.core.clock import Clock
 from app.core.commands.command import IfOffline
 from app.core.profiles.profile import DeviceProfile
+from app.drafts import DraftTrials
 from app.events.plane import EventPlane
 from app.fleets.plane import FleetPlane
 from app.node import Health, NodeState
@@ -151,5 +152,7 @@ class Ports:
     fleets: FleetPlane
     traffic: Traffic
     """Listens to the broker for callers."""
+    drafts: DraftTrials
+    """Tries profiles that this node does not speak."""
     queues: QueuePlane | None
     """None where there are no events, or where their engine keeps no queues."""

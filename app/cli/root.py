@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "methods": VerbEntry("cluster:methods", "List the methods of a profile."),
     "traffic": VerbEntry("traffic:traffic", "Listen to the broker, and show how profiles read each message."),
     "trial": VerbEntry("traffic:trial", "Show what each profile would make of a message."),
+    "draft": VerbEntry("traffic:draft", "Try a profile on a node that does not speak it."),
 }
 EVENTS: Final = {
     "events": VerbEntry("events:application", "Read, follow and publish events of devices."),

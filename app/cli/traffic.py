@@ -1,8 +1,11 @@
-"""`homing traffic` and `homing trial`: messages between devices and broker, as a node hears and reads them."""
+"""`homing traffic`, `trial` and `draft`: messages between devices and broker, as a node and profiles read them."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -68,6 +71,63 @@ def trial(
             tell(out, line)
     if all(one["outcome"].startswith("ignored") for one in found["readings"]):
         raise Stop("", Exit.FAILED)
+
+
+def draft(
+    file: Annotated[str, typer.Argument(help="The profile as a TOML file; - is standard input.")],
+    *,
+    method: Annotated[str | None, typer.Option(help="Of the command. By default, the first of the profile.")] = None,
+    device: Annotated[str | None, typer.Option(help="By default, an id in the format of the profile.")] = None,
+    params: Annotated[str | None, typer.Option(help="As JSON. By default, those that the profile needs.")] = None,
+    message: Annotated[str | None, typer.Option(help="What the device says; {id} becomes that of the command.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Of the message. By default, where answers are expected.")] = None,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Try a profile on a node that does not speak it: its faults, what a command would publish, how a message is read.
+
+    Nothing is sent. It needs the action trace. homing profile check does the same without a node.
+
+    Exit code: 0 all is well, 1 the profile has faults or no such command, or the message does not answer it.
+    """
+    shown = form(output, as_json=as_json)
+    given = None if params is None else _json(params)
+    try:
+        toml = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Stop(f"{file}: cannot be read: {error}", Exit.USAGE) from None
+    with connected(url, context, shown) as homing:
+        found = homing.traffic.try_profile(
+            toml, method=method, device_id=device, params=given, topic=topic, payload=message
+        )
+    if shown is not Form.HUMAN:
+        out.line(written(found))
+    else:
+        for line in _findings(found):
+            tell(out, line)
+    if not found["accepted"] or found["answers"] is False:
+        raise Stop("", Exit.FAILED)
+
+
+def _json(text: str) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Stop(f"--params: is no JSON: {error}", Exit.USAGE) from None
+
+
+def _findings(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from found["faults"]
+    yield from (f"hint: {line}" for line in found["hints"])
+    if found["command"] is not None:
+        yield f"{found['command']['method']} to {found['command']['device_id']}:"
+    yield from (f"  {line}" for line in found["publishes"])
+    for name, lines in (("reads", found["reads"]), ("the message", found["readings"])):
+        if lines:
+            yield f"{name}:"
+            yield from (f"  {line}" for line in lines)
 
 
 def _payload(text: str) -> str | bytes:

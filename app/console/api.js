@@ -1,6 +1,6 @@
 /** Calls of the public API of the node that has served this page, wherever a proxy has put it. */
 
-import { parse } from "./json.js";
+import { parse, written } from "./json.js";
 import { follow } from "./time.js";
 
 export const BASE = new URL("../", location.href.split("#")[0]).href;
@@ -54,7 +54,7 @@ export async function call(method, path, { body, text: given, headers: more, sig
   const patience = AbortSignal.timeout(PATIENCE_MS);
   /** @type {Record<string, string>} */
   const headers = { ...OURS, Accept: "application/json", ...more };
-  const sent = body === undefined ? given : JSON.stringify(body);
+  const sent = body === undefined ? given : written(body);
   if (sent !== undefined) headers["Content-Type"] = "application/json";
   let response;
   let text;

@@ -60,6 +60,7 @@ const Command = lazy("command.js", "Command");
 const Commands = lazy("commands.js", "Commands");
 const Device = lazy("device.js", "Device");
 const Devices = lazy("devices.js", "Devices");
+const Draft = lazy("draft.js", "Draft");
 const Events = lazy("events.js", "Events");
 const Profile = lazy("profiles.js", "Profile");
 const Profiles = lazy("profiles.js", "Profiles");
@@ -100,6 +101,7 @@ function pageOf({ parts, params }) {
   if (name === "profiles" && id) return { name, title: id, page: html`<${Profile} key=${id} name=${id} />` };
   if (name === "profiles") return { name, title: "Profiles", page: html`<${Profiles} />` };
   if (name === "traffic") return { name, title: "Traffic", page: html`<${Traffic} params=${params} go=${filtered(name)} />` };
+  if (name === "draft") return { name: "profiles", title: "Try a profile", page: html`<${Draft} />` };
   if (name === "try") return { name: "profiles", title: "Try a message", page: html`<${Try} />` };
   if (name === "latency") return { name: "commands", title: "Latency", page: html`<${Latency} />` };
   if (name === "held") return { name: "commands", title: "Held", page: html`<${Held} />` };

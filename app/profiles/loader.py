@@ -170,9 +170,13 @@ def read_profile(file: FilePath, values: Values | None = None) -> DeviceProfile:
 
 def hints_in(file: FilePath) -> Sequence[str]:
     """Return what a file says in vain, a sentence each with line and key; ConfigurationError as from `read_profile`."""
-    text = _text_of(file)
-    found = tuple(hints(_table_of(text, str(file), None, _beside(file.parent))))
-    return listed(str(file), found, lines_of(text)).splitlines()
+    return hints_of(_text_of(file), str(file), _beside(file.parent))
+
+
+def hints_of(text: str, source: str, read_file: ReadFile = no_files) -> Sequence[str]:
+    """Return what a profile says in vain, as `hints_in` does; ConfigurationError as from `parse_profile`."""
+    found = tuple(hints(_table_of(text, source, None, read_file)))
+    return listed(source, found, lines_of(text)).splitlines()
 
 
 def shipped_file(name: str) -> FilePath | None:

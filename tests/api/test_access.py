@@ -35,6 +35,7 @@ LIST_OF_DEVICE: Final = "GET /v1/devices/{device_id}/commands"
 BODIES: Final[dict[str, Any]] = {
     "POST /v1/devices/{device_id}/commands": {"method": "ok"},
     "POST /v1/profiles/trial": {"topic": "a/b", "payload": "x"},
+    "POST /v1/profiles/draft": {"toml": "x"},
     "PUT /v1/devices/{device_id}": {"note": "by the door"},
 }
 QUERIES: Final = {"GET /v1/devices/{device_id}/interlocks": "?method=ok", "GET /v1/traffic": "?for=1ms"}

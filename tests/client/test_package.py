@@ -152,6 +152,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "GET /v1/devices/{device_id}/interlocks": lambda homing: done(homing.check_interlocks, D, "m"),
     "GET /v1/traffic": lambda homing: all_of(homing.traffic.listen, "a/#", lasting="1s", limit=1),
     "POST /v1/profiles/trial": lambda homing: done(homing.traffic.try_message, "a/b", b"x"),
+    "POST /v1/profiles/draft": lambda homing: done(homing.traffic.try_profile, "name = 'lamp'"),
     "GET /v1/nodes": lambda homing: done(homing.nodes),
     "GET /v1/overview": lambda homing: done(homing.overview),
     "GET /v1/me": lambda homing: done(homing.me),

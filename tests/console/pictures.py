@@ -52,7 +52,7 @@ async def make(folder: Path, *, every: bool) -> None:
             await there.send("cover_open", device="dock-7", hold="8h")
             routes |= {"fleets": "fleets", "fleet": f"fleets/{runs['paused']}", "new-fleet": "fleets/new"}
             routes |= {"held": "held", "latency": "latency", "profiles": "profiles", "profile": "profiles/dji"}
-            routes |= {"traffic": "traffic", "try": "try"}
+            routes |= {"traffic": "traffic", "try": "try", "draft": "draft"}
             routes |= {"queues": "queues", "queue": f"queues/{ALARMS}", "events": "events?from=-1h"}
         for name, route in routes.items():
             for size in SIZES if every else ("desktop",):

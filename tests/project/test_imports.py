@@ -27,7 +27,7 @@ LAYERS = (
     {"queues", "fleets"},
     {"node", "observed"},
     {"command_plane"},
-    {"membership", "overview", "traffic"},
+    {"drafts", "membership", "overview", "traffic"},
     {"api"},
     {"metrics"},
     {"main"},

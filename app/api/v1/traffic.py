@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems, sse
-from app.api.dependencies import BrokerTraffic, OpenStreams, Recorder, WhoAsks
+from app.api.dependencies import BrokerTraffic, Drafts, OpenStreams, Recorder, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, knows, problems_of
 from app.api.parameters import ListLimit, check_names, query
@@ -56,6 +56,29 @@ async def try_message(request: Request, body: models.TriedMessage, traffic: Brok
     message = ReceivedMessage(validate_topic(body.topic), _payload_of(body), retain=body.retain)
     shown = {"topic": message.topic, "bytes": len(message.payload), "readings": _readings(traffic.read_now(message))}
     return BytesResponse(orjson.dumps(shown))
+
+
+@router.post(
+    "/profiles/draft",
+    summary="Try a profile that the node does not speak",
+    response_model=models.DraftFindings,
+    response_description="What is wrong with it, or what it makes of a command and of a message.",
+    responses=problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], BY_ERROR[errors.UnavailableError]),
+    openapi_extra=acts(Action.TRACE),
+)
+async def try_profile(request: Request, body: models.TriedProfile, drafts: Drafts, asker: WhoAsks) -> Reply:
+    """Reads the TOML as nodes do, and says what they would publish. Nothing is sent or stored.
+
+    It runs in a process that is killed when it takes too long, one at a time on a node. What lies beside a file, such
+    as the descriptors of Protobuf, is not there.
+    """
+    check_names(request, ())
+    asker.check(Action.TRACE)
+    if body.topic is not None:
+        if body.payload is None:
+            raise InvalidInputError("payload", "is missing; a topic alone says nothing")
+        validate_topic(body.topic)
+    return BytesResponse(orjson.dumps(await drafts.run(body.model_dump())))
 
 
 def _payload_of(body: models.TriedMessage) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field, StrictBool
+from pydantic import Field, JsonValue, StrictBool
 
 from app.api.v1.command_models import SchemaModel
 
@@ -20,6 +20,52 @@ class TriedMessage(SchemaModel):
     payload: Annotated[str | None, Field(max_length=MOST_PAYLOAD, examples=['{"id": "x", "status": "ok"}'])] = None
     payload_base64: Annotated[str | None, Field(max_length=MOST_BASE64, examples=["AQID"])] = None
     retain: Annotated[StrictBool, Field(description="True if the broker has kept it from before.")] = False
+
+
+class TriedProfile(SchemaModel):
+    """A profile as TOML, a command to try it with, and what a device may say to that."""
+
+    toml: Annotated[str, Field(min_length=1, max_length=MOST_PAYLOAD, examples=['name = "lamp"'])]
+    method: Annotated[str | None, Field(description="By default, the first one that the profile names.")] = None
+    device_id: Annotated[str | None, Field(description="By default, one in the format of the profile.")] = None
+    params: Annotated[JsonValue, Field(description="By default, and for null, those that the profile needs.")] = None
+    topic: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=MOST_TOPIC,
+            description="Of the message. By default, where answers to the command are expected.",
+        ),
+    ] = None
+    payload: Annotated[
+        str | None,
+        Field(
+            max_length=MOST_PAYLOAD,
+            description="What the device says; `{id}`, `{id_number}` and so on become those of the command.",
+        ),
+    ] = None
+
+
+class DraftCommand(SchemaModel):
+    """The command that a profile was tried with."""
+
+    device_id: str
+    method: str
+    params: JsonValue
+
+
+class DraftFindings(SchemaModel):
+    """The findings of a trial: sentences for people. Where there are `faults`, there is nothing else."""
+
+    name: Annotated[str | None, Field(description="The name that the profile gives itself; null where it has faults.")]
+    faults: Annotated[list[str], Field(description="What is wrong: `profile.toml`, line, key, and what is allowed.")]
+    hints: Annotated[list[str], Field(description="What it says in vain.")]
+    command: DraftCommand | None
+    accepted: Annotated[bool, Field(description="Whether the profile has such a command.")]
+    publishes: Annotated[list[str], Field(description="What the command would publish and expect, or why not.")]
+    reads: Annotated[list[str], Field(description="How responses are told and read.")]
+    readings: Annotated[list[str], Field(description="What becomes of the message.")]
+    answers: Annotated[bool | None, Field(description="Whether the message answers the command; null without one.")]
 
 
 class ProfileReading(SchemaModel):

@@ -4,6 +4,7 @@ import { Loading, Mark, Trouble, Value, html } from "../parts.js";
 import { useState } from "../vendor/hooks.js";
 import { part } from "../api.js";
 import { useRead } from "../read.js";
+import { may } from "../rights.js";
 import { capital, counted } from "../words.js";
 
 const DANGER = { icon: "▲", word: "a mistake may do great harm", tone: "warn" };
@@ -20,7 +21,7 @@ export function Profiles() {
         <td class="took">${one.methods}<span class="unit"> ${one.methods === 1 ? "method" : "methods"}</span></td>
         <td class="what">${one.unknown === "closed" ? "others are refused" : "others are sent"}</td>
         <td class="note-cell">${one.description}</td></tr>`)}</tbody></table>
-      <p class="row"><a class="button" href="#/try">Try a message …</a><span class="muted">${counted(found.profiles.length, "profile")} shown</span></p>`}`;
+      <p class="row"><a class="button" href="#/try">Try a message …</a>${may("trace") !== false && html`<a class="button" href="#/draft">Try a profile …</a>`}<span class="muted">${counted(found.profiles.length, "profile")} shown</span></p>`}`;
 }
 
 /** @param {{ one: any }} props */

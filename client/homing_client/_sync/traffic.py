@@ -41,3 +41,21 @@ class Traffic:
         said = {"payload": payload} if isinstance(payload, str) else {"payload_base64": b64encode(payload).decode()}
         body = {"topic": topic, **said, "retain": retain}
         return body_of(self._session.exchange(Request("POST", "/v1/profiles/trial", body=body)))
+
+    def try_profile(
+        self,
+        toml: str,
+        *,
+        method: str | None = None,
+        device_id: str | None = None,
+        params: object = None,
+        topic: str | None = None,
+        payload: str | None = None,
+    ) -> JsonObject:
+        """Try a profile that the node does not speak: its `faults`, or what it makes of a command and of a message.
+
+        What is left out is an example that fits. Raises NotAllowedError, and LimitError while another one is tried.
+        """
+        command = {"method": method, "device_id": device_id, "params": params}
+        body = {"toml": toml, **command, "topic": topic, "payload": payload}
+        return body_of(self._session.exchange(Request("POST", "/v1/profiles/draft", body=body)))

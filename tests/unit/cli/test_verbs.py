@@ -16,6 +16,7 @@ from app.cli import root
 from app.cli.root import ALL as ROOT_VERBS
 from app.cli.root import ELSEWHERE, GROUPS, PANELS
 from app.core.access.keys import make_key
+from app.profiles.loader import shipped_file
 from homing_client.contexts import Contexts, default_path
 from tests.api.rig import running
 from tests.unit.cli.conftest import FakeNode, Homing
@@ -86,6 +87,12 @@ ANSWER: Final[dict[str, Any]] = {
     "sessions": [{"client_id": "dock-1", "principal": "device:dock-1", "connected": True}],
     "retained": [{"topic": "a/b", "qos": 1, "bytes": 3, "client_id": "dock-1"}],
     "readings": [{"profile": "dji", "outcome": "event", "sentence": "event osd of dock-1"}],
+    "faults": [],
+    "hints": [],
+    "publishes": ["publishes to a/b"],
+    "reads": [],
+    "accepted": True,
+    "answers": None,
     "allowed": True,
     "intact": True,
 }
@@ -108,6 +115,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/profiles/{name}/methods": ["methods", "dji"],
     "GET /v1/traffic": ["traffic", "a/#", "--for", "1s", "-n", "1"],
     "POST /v1/profiles/trial": ["trial", "a/b", '{"n": 1}'],
+    "POST /v1/profiles/draft": ["draft", str(shipped_file("homing"))],
     "GET /v1/nodes": ["nodes"],
     "GET /v1/overview": ["overview"],
     "GET /v1/me": ["whoami"],
