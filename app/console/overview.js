@@ -1,9 +1,10 @@
-/** The overview: read every ten seconds while somebody looks, and kept with its age when that fails. */
+/** The overview: read every six seconds while somebody looks, and kept with its age when that fails. */
 
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { call } from "./api.js";
 
-const EVERY_MS = 10_000;
+/** What is wrong is to be on the screen within 15 seconds, and some troubles are known after eight. */
+const EVERY_MS = 6000;
 
 /** @returns {{ overview: any, readAt: number, error: any, again: () => void }} */
 export function useOverview() {

@@ -122,7 +122,7 @@ function Shown({ readAt, error, again }) {
     const seconds = Math.round((Date.now() - readAt) / 1000);
     return html`<${Trouble} error=${error} again=${again} what=${`No answer for ${seconds} s. Shown is the state of ${clock(readAt)}.`} />`;
   }
-  return html`<p class="muted shown">Shown: ${clock(readAt)}, read every 10 s while this page is visible.</p>`;
+  return html`<p class="muted shown">Shown: ${clock(readAt)}, read every 6 s while this page is visible.</p>`;
 }
 
 export function Home() {

@@ -27,7 +27,7 @@ from homing_rig.harness import Caller, Cluster, Device, Json, caller, devices
 from homing_rig.patience import eventually
 from homing_rig.statistics import median
 
-EVERY: Final = 10.0
+EVERY: Final = 6.0
 """Seconds between two looks of the page, which is all that it asks while nobody touches it."""
 ON_SCREEN: Final = 15.0
 FULL: Final = 20
@@ -206,7 +206,9 @@ async def verdicts(
         findings.figure("troubles of which the right party was named", right, least=11)
         findings.figure("troubles of which another party was named", wrong, most=0)
         findings.spread("from the trouble to the name", times, " s")
-        findings.figure("the slowest, on a page that looks every 10 s", max(times) + EVERY, " s", most=ON_SCREEN)
+        findings.figure(
+            f"the slowest, on a page that looks every {EVERY:g} s", max(times) + EVERY, " s", most=ON_SCREEN
+        )
 
 
 async def named(there: Site, trouble: Trouble, within: float) -> tuple[float | None, Json]:
@@ -245,6 +247,7 @@ async def cost(
                 beside = await turn(client, each, seconds, page, consoles)
                 more.append(beside[0] - alone[0])
                 slower.append(beside[1] / alone[1] if alone[1] else 1.0)
+                findings.note(f"{name}: {alone[0]:.2f} % of a core without consoles, {beside[0]:.2f} % with them")
             findings.spread(f"{consoles} on {name}", more, " % of a core", most=most)
             if each:
                 findings.figure(f"{consoles} on {name}: p99 of commands", median(slower), " ×", most=1.05)
@@ -258,7 +261,7 @@ async def nobody(_stack: AsyncExitStack, _client: Caller, _consoles: int) -> Non
 
 
 async def home(stack: AsyncExitStack, client: Caller, consoles: int) -> None:
-    """Each console reads the overview, and once more ten seconds later."""
+    """Each console reads the overview, and once more six seconds later."""
 
     async def look(number: int) -> None:
         await asyncio.sleep(EVERY * number / consoles)
