@@ -157,7 +157,7 @@ export function waitOf(what) {
 }
 
 /** @type {Record<string, string>} */
-const CHECKS = { store: "store", mqtt: "broker", cluster: "cluster", canary: "canary", access: "access" };
+const CHECKS = { store: "store", mqtt: "broker", broker: "own broker", cluster: "cluster", canary: "canary", access: "access" };
 
 /** @param {string} name */
 export function checkOf(name) {

@@ -51,6 +51,14 @@ async def test_a_quiet_node_says_that_all_is_well(there: Site, open_page: OpenPa
         await expect(page.get_by_text("This node asks nobody who they are.")).to_be_visible()
 
 
+async def test_the_evidence_of_devices_is_what_failed_last(there: Site, open_page: OpenPage) -> None:
+    await there.ended("refuse")
+    async with open_page(there.page()) as page:
+        await expect(page.get_by_role("region", name="Verdict")).to_contain_text("Devices")
+        await page.get_by_role("link", name="Evidence").click()
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("refuse")
+
+
 async def test_a_broker_that_is_away_is_named_and_not_the_devices(there: Site, open_page: OpenPage) -> None:
     await there.ended("refuse")
     there.rig.mqtt.connection_lost()
@@ -65,7 +73,7 @@ async def test_a_node_that_does_not_answer_leaves_old_data_with_their_age(there:
     async with open_page(there.page()) as page:
         await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
         await page.route("**/v1/overview", lambda route: route.abort())
-        await page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")  # not ten seconds later
+        await page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")  # not seconds later
         await expect(page.get_by_role("alert")).to_contain_text("Shown is the state of")
         await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
         await page.unroute("**/v1/overview")

@@ -39,15 +39,25 @@ function shared(overview) {
   ].join("\n");
 }
 
+/** Where the verdict can be seen: the latest command that failed so, or the nodes. @param {any} overview */
+function evidenceOf(overview) {
+  if (overview.verdict.party === "device" || overview.verdict.party === "caller") {
+    const group = overview.trouble.find((/** @type {any} */ one) => one.party === overview.verdict.party);
+    if (group) return `#/commands/${group.newest.id}`;
+  }
+  return overview.nodes ? "#/nodes" : null;
+}
+
 /** @param {{ overview: any }} props */
 function Headline({ overview }) {
   const { verdict } = overview;
+  const evidence = evidenceOf(overview);
   const party = partyOf(verdict.party);
   return html`<section class=${`headline ${party.tone}`} aria-label="Verdict">
     <p class="party"><span class="icon" aria-hidden="true">${party.icon}</span>${party.word}</p>
     <p class="sentence">${capital(verdict.text)}.${verdict.since && html` Since <${When} at=${verdict.since} />.`}</p>
     <p class="row">
-      ${overview.nodes && html`<a class="button" href="#/nodes">Evidence</a>`}
+      ${evidence && html`<a class="button" href=${evidence}>Evidence</a>`}
       <${Copy} text=${() => shared(overview)} label="Share" />
     </p>
   </section>`;
