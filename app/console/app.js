@@ -2,7 +2,7 @@
 
 import "./text.js";
 import { render } from "./vendor/preact.js";
-import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { useEffect, useErrorBoundary, useRef, useState } from "./vendor/hooks.js";
 import { call } from "./api.js";
 import { html, moveRow, Trouble } from "./parts.js";
 import { lazy, loadAll } from "./lazy.js";
@@ -227,6 +227,13 @@ function useIndex() {
   return { ...found, leave, again: () => again((count) => count + 1) };
 }
 
+/** In the place of a page that what the node answers cannot be shown on: it may be of another version. @param {{ children?: any }} props */
+function Whole({ children }) {
+  const [error, again] = useErrorBoundary();
+  if (!error) return children;
+  return html`<h1 tabindex="-1">This page cannot be shown</h1><${Trouble} error=${{ asked: location.hash || "#/", title: "The node has answered otherwise than this page expects", message: `it may be of another version than the page: load the console again (${error.message})` }} again=${again} />`;
+}
+
 function App() {
   const [at, move] = useState(route);
   const [, turn] = useState(0);
@@ -269,11 +276,11 @@ function App() {
   return html`<header>
       <a class="skip" href=${location.hash || "#/"} onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.querySelector("h1")?.focus(); }}>Skip to the contents</a>
       <a class="brand" href="#/">Homing</a>
-      <nav aria-label="Pages"><ul>${MENU.filter((one) => (!one.plane || index.index?.links[one.plane]) && (!one.action || may(one.action))).map((one) => html`<li key=${one.name}><a href=${one.href} aria-current=${one.name === name ? "page" : undefined}>${one.word}</a></li>`)}</ul></nav>
+      <nav aria-label="Pages"><ul>${MENU.filter((one) => (!one.plane || index.index?.links?.[one.plane]) && (!one.action || may(one.action))).map((one) => html`<li key=${one.name}><a href=${one.href} aria-current=${one.name === name ? "page" : undefined}>${one.word}</a></li>`)}</ul></nav>
       <${Search} />
       <${Tools} help=${showHelp} session=${index.me?.session === true} leave=${index.leave} />
     </header>
-    <main ref=${main}>${index.out ? html`<${Login} key="login" why=${index.out} done=${index.again} />` : page}</main>
+    <main ref=${main}>${index.out ? html`<${Login} key="login" why=${index.out} done=${index.again} />` : html`<${Whole} key=${where}>${page}<//>`}</main>
     <${Foot} ...${index} />
     <${Help} box=${help} />`;
 }

@@ -19,7 +19,7 @@ function Sparkline({ values }) {
 
 /** Commands that ended otherwise than well, but for those that somebody cancelled. @param {Record<string, number>} ended */
 export function unwell(ended) {
-  return Object.entries(ended).reduce((sum, [outcome, count]) => sum + (outcome === "succeeded" || outcome === "cancelled" ? 0 : count), 0);
+  return Object.entries(ended ?? {}).reduce((sum, [outcome, count]) => sum + (outcome === "succeeded" || outcome === "cancelled" ? 0 : count), 0);
 }
 
 /** A value of each of the last minutes, the latest one last. @param {any[]} minutes @param {number} now in ms @param {(one: any) => number | null} value */

@@ -15,7 +15,7 @@ export function Standing({ counts }) {
   return html`<${Mark} of=${standingOf(counts)} />`;
 }
 
-/** A count, as people write it. @param {number} count */
+/** A count, as people write it; older nodes may not know it. @param {number} count */
 export function many(count) {
-  return count.toLocaleString("en");
+  return count?.toLocaleString("en") ?? "?";
 }

@@ -181,7 +181,7 @@ export const STREAM = {
 
 /** @param {number} count @param {string} one @param {string} [many] */
 export function counted(count, one, many = `${one}s`) {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+  return `${count?.toLocaleString("en") ?? "?"} ${count === 1 ? one : many}`;
 }
 
 /** A sentence begins with a capital. @param {string} text */

@@ -8,7 +8,7 @@ import { capital, checkOf, counted, isWell, partyOf, verdictOf } from "../words.
 
 /** The state of one check over all nodes. @param {any[]} nodes @param {string} name */
 function chipOf(nodes, name) {
-  const told = nodes.filter((one) => one.answered && Object.hasOwn(one.checks, name));
+  const told = nodes.filter((one) => one.answered && one.checks && Object.hasOwn(one.checks, name));
   const bad = told.filter((one) => !isWell(one.checks[name]));
   const warned = told.filter((one) => one.checks[name] !== "ok");
   const word = checkOf(name);
@@ -22,7 +22,7 @@ function chipsOf(overview) {
   if (!overview.nodes) return [];
   const all = overview.nodes.length;
   const ready = all - overview.nodes.filter((/** @type {any} */ one) => one.ready === false).length;
-  const names = [...new Set(overview.nodes.flatMap((/** @type {any} */ one) => Object.keys(one.checks)))];
+  const names = [...new Set(overview.nodes.flatMap((/** @type {any} */ one) => Object.keys(one.checks ?? {})))];
   return [
     { icon: ready === all ? "✔" : "✖", tone: ready === all ? "good" : "bad", text: `nodes ${ready}/${all}`, why: `${ready} of ${all} can serve, as far as they tell` },
     ...names.map((name) => chipOf(overview.nodes, name)),

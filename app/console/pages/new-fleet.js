@@ -38,7 +38,8 @@ function wavesOf(text) {
     const [first, ...more] = one.split(/\s+/);
     const size = /^\d+$/.test(first) ? Number(first) : first;
     const bake = more.includes("bake") ? more[more.indexOf("bake") + 1] : undefined;
-    return more.length ? { size, ...(bake ? { bake } : {}), ...(more.includes("wait") ? { then: "wait" } : {}) } : size;
+    const then = ["wait", "approve"].find((word) => more.includes(word));
+    return more.length ? { size, ...(bake ? { bake } : {}), ...(then ? { then } : {}) } : size;
   });
 }
 
@@ -131,7 +132,7 @@ function Form({ profiles, usual }) {
         ${catalogue.error && html`<${Trouble} error=${catalogue.error} again=${catalogue.again} />`}
         ${form.of === profile ? html`<${Asked} form=${form} change=${change} methods=${methods} openness=${catalogue.found?.unknown ?? "closed"} method=${method} fields=${fields} params=${params} faults=${faults} seen=${seen} />` : html`<${Loading} rows=${4} />`}
         <fieldset class="params"><legend>How it goes</legend>
-          <${Field} ...${more} name="waves" label="Waves" hint="Numbers, shares and rest, one after the other. Behind each may stand “wait”, until a person resumes, or “bake 5m”." />
+          <${Field} ...${more} name="waves" label="Waves" hint="Numbers, shares and rest, one after the other. Behind each may stand “wait”, until a person resumes, “approve”, until another person does, or “bake 5m”." />
           <${Field} ...${more} name="stop" label="Stop when so many have failed" hint="A share such as 5%, or a number. Empty: never." />
           <div class="row"><label>not before so many have ended <input class="short" inputmode="numeric" value=${form.after} onInput=${(/** @type {any} */ event) => change({ after: event.currentTarget.value })} /></label>
             <label>then <select value=${form.then} onChange=${(/** @type {any} */ event) => change({ then: event.currentTarget.value })}><option value="pause">pause</option><option value="abort">abort</option></select></label></div>

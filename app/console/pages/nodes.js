@@ -17,7 +17,7 @@ function Node({ node }) {
     !older &&
     html`<p class="muted">version ${node.version}, ${counted(node.open, "open command")}${node.fullest ? `, fullest: ${node.fullest.name} ${node.fullest.size} of ${node.fullest.bound} (${full} %)` : ""}</p>
       <dl class="checks">
-        ${Object.entries(node.checks).map(
+        ${Object.entries(node.checks ?? {}).map(
           ([name, said]) => html`<div key=${name} class=${isWell(said) ? (said === "ok" ? "good" : "warn") : "bad"}>
             <dt>${checkOf(name)}</dt>
             <dd><span class="icon" aria-hidden="true">${isWell(said) ? (said === "ok" ? "✔" : "▲") : "✖"}</span>${said}</dd>
