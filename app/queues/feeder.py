@@ -54,6 +54,11 @@ class _FeedProgress:
     size: int = 0
     asked: Position = 0
 
+    @property
+    def is_left(self) -> bool:
+        """True if nobody has taken from it for long."""
+        return self.asked < self.fed - UNASKED_US
+
     def room(self, seen: Position) -> int:
         """References that may be added. A queue nobody takes from is kept short, so that it costs little."""
         most = self.queue.options.rules.window
@@ -70,6 +75,17 @@ class _Place:
     sources: dict[QueueSource, _FeedProgress] = field(default_factory=dict)
     alone: bool = False
     """It waits for events to become older, or reads dead letters: it never joins others."""
+    told: Position = END
+    """The store knows of each source at least that it was looked through up to here."""
+
+    def put(self, source: QueueSource, at: _FeedProgress) -> None:
+        self.sources[source] = at
+        self.told = min(self.told, at.fed)
+
+    def join(self, other: _Place) -> None:
+        """Take in the sources of another place."""
+        self.sources |= other.sources
+        self.told = min(self.told, other.told)
 
 
 class _ShardFeed:
@@ -81,25 +97,28 @@ class _ShardFeed:
         self.known: set[QueueSource] = set()
 
     def forget(self, gone: Callable[[QueueSource], bool]) -> None:
+        forgotten = {one for one in self.known if gone(one)}
+        self.known -= forgotten
         for sources in (self.full, *(one.sources for one in self.places)):
-            for source in [one for one in sources if gone(one)]:
+            for source in forgotten.intersection(sources):
                 del sources[source]
-                self.known.discard(source)
         self.places = [one for one in self.places if one.sources]
 
     def put(self, source: QueueSource, at: _FeedProgress, seen: Position) -> None:
-        """Let it be read for, or wait for room."""
+        """Let it be read for, or wait for room. With all its dead letters read it waits for a redrive, a change."""
         self.known.add(source)
         self.full.pop(source, None)
-        if at.room(seen) <= 0 or (source.dead and seen >= at.until):
+        if source.dead and seen >= at.until:
+            return
+        if at.room(seen) <= 0:
             self.full[source] = at
             return
         alone = source.dead or bool(at.queue.options.delay)
         for place in self.places:
             if place.seen == seen and not (alone or place.alone):
-                place.sources[source] = at
+                place.put(source, at)
                 return
-        self.places.append(_Place(seen, {source: at}, alone))
+        self.places.append(_Place(seen, {source: at}, alone, at.fed))
 
 
 class QueueFeeder:
@@ -128,6 +147,8 @@ class QueueFeeder:
         self._clock = clock
         self._counters = counters
         self._feeds: dict[Shard, _ShardFeed] = {}
+        self._heads: Mapping[Shard, Position] = {}
+        """Up to where shards have something to read, as far as that is known."""
         self._tree: FilterTree[str] = FilterTree()
         self._by_id: Mapping[str, DeclaredQueue] = {}
         self._changed = True
@@ -143,9 +164,14 @@ class QueueFeeder:
         self._kicked.set()
 
     def kick(self, queue_id: str) -> None:
-        """There may be room in a queue, or more of it to read; "": in any, and the store may be an older copy."""
-        self._stale.add(queue_id)
-        self._kicked.set()
+        """There may be room in a queue that waits for some; "": in any, and the store may be an older copy."""
+        if not queue_id or any(
+            QueueSource(queue_id, shard, dead=dead) in feed.full
+            for shard, feed in self._feeds.items()
+            for dead in (False, True)
+        ):
+            self._stale.add(queue_id)
+            self._kicked.set()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -156,6 +182,7 @@ class QueueFeeder:
             except HomingError as error:
                 _log.debug("queue_feeding_waits", database=self._database, reason=str(error))
                 self._feeds.clear()
+                self._heads = {}
                 self._changed = True
                 await asyncio.sleep(TICK_SECONDS)
 
@@ -178,11 +205,12 @@ class QueueFeeder:
         shards = [one for one in self._sources.shards(self._database) if self._mine(one)]
         if "" in self._stale:
             self._feeds.clear()
+            self._heads = {}
         slow = self._clock.monotonic() >= self._slow_at
         if slow:
             self._slow_at = self._clock.monotonic() + SLOW_SECONDS
-        all_of_them = self._changed or slow or list(self._feeds) != shards
-        if all_of_them:
+        changed = self._changed or list(self._feeds) != shards
+        if changed:
             self._changed = False
             self._read_book(shards)
             if self._gone:  # a feeder that did not know yet that a queue was deleted may have begun it anew
@@ -191,12 +219,9 @@ class QueueFeeder:
         stale, self._stale = self._stale, set()
         asked: list[QueueSource] = []
         for feed in self._feeds.values():
-            asked += (
-                source
-                for source, at in feed.full.items()
-                if all_of_them or source.queue_id in stale or not self._is_left(source, at)
-            )
-        if all_of_them:
+            full = feed.full.items()
+            asked += (one for one, at in full if changed or slow or one.queue_id in stale or not at.is_left)
+        if changed:
             asked += (
                 source
                 for queue in self._by_id.values()
@@ -204,11 +229,6 @@ class QueueFeeder:
                 if source.shard in self._feeds and source not in self._feeds[source.shard].known
             )
         await self._ask(asked)
-
-    @staticmethod
-    def _is_left(source: QueueSource, at: _FeedProgress) -> bool:
-        """True if nobody has taken from it for long, or it has no dead letters to read."""
-        return (source.dead and at.fed >= at.until) or at.asked < at.fed - UNASKED_US
 
     def _read_book(self, shards: Sequence[Shard]) -> None:
         before, self._by_id = self._by_id, {one.id: one for one in self._queues()}
@@ -236,7 +256,10 @@ class QueueFeeder:
 
     async def _feed_shard(self, shard: Shard, feed: _ShardFeed, now: Position) -> bool:
         """A page for each place; those that come to lie within it are read for with it, and join."""
-        places, feed.places = sorted(feed.places, key=lambda one: one.seen), []
+        head = self._heads.get(shard, END)
+        feed.places.sort(key=lambda one: one.seen)
+        places = [one for one in feed.places if one.alone or one.seen < head]
+        feed.places = [one for one in feed.places if not one.alone and one.seen >= head]
         behind = False
         while places:
             place = places.pop(0)
@@ -247,32 +270,43 @@ class QueueFeeder:
             self._originals.keep(shard, events)
             joined = [place, *(one for one in places if not one.alone and one.seen <= end)]
             places = [one for one in places if one.alone or one.seen > end]
-            await self._feed_together(feed, joined, events, end)
+            await self._feed_together(shard, feed, joined, events, end)
             behind |= more
         return behind
 
     async def _feed_together(
-        self, feed: _ShardFeed, places: Sequence[_Place], events: Sequence[Event], end: Position
+        self, shard: Shard, feed: _ShardFeed, places: Sequence[_Place], events: Sequence[Event], end: Position
     ) -> None:
-        matched: defaultdict[str, list[Event]] = defaultdict(list)
-        for event in events:
-            for queue_id in self._tree.match(event.entry.topic.split("/")):
-                matched[queue_id].append(event)
+        """Of sources without an event, none is touched that was told of lately: there may be a thousand."""
+        matched = self._matched(events)
         together = _Place(max(end, places[0].seen))
         for place in places:
-            for source, at in place.sources.items():
-                found = matched.get(source.queue_id)
-                if found is None and at.fed > end - KEPT_US:
-                    together.sources[source] = at
-                    continue
-                wanted = [one for one in found or () if one.position > place.seen]
+            sources = place.sources
+            if place.told > end - KEPT_US:
+                looked_at = [one for one in (QueueSource(each, shard) for each in matched) if one in sources]
+            else:
+                looked_at, place.told = list(sources), END
+            for source in looked_at:
+                at = sources[source]
+                wanted = [one for one in matched.get(source.queue_id, ()) if one.position > place.seen]
                 wanted = [one for one in wanted if self._sources.may_have(at.queue, one.entry)]
-                if (not wanted and at.fed > end - KEPT_US) or await self._feed(source, at, wanted, together.seen):
-                    together.sources[source] = at
+                is_kept = not wanted and at.fed > end - KEPT_US
+                if is_kept or await self._feed(source, at, wanted, together.seen):
+                    place.told = min(place.told, at.fed)
                 else:
+                    del sources[source]
                     feed.put(source, at, at.fed)
+            together.join(place)
         if together.sources:
             feed.places.append(together)
+
+    def _matched(self, events: Sequence[Event]) -> Mapping[str, Sequence[Event]]:
+        """The events that each queue wants."""
+        found: defaultdict[str, list[Event]] = defaultdict(list)
+        for event in events:
+            for queue_id in self._tree.match(event.entry.topic.split("/")):
+                found[queue_id].append(event)
+        return found
 
     async def _feed_alone(self, shard: Shard, feed: _ShardFeed, place: _Place, now: Position) -> bool:
         ((source, at),) = place.sources.items()
@@ -326,19 +360,24 @@ class QueueFeeder:
         """Until there is more in the log, or room, or some time has passed."""
         after: list[Position] = []
         full = False
-        for shard in self._sources.shards(self._database):
+        shards = self._sources.shards(self._database)
+        for shard in shards:
             feed = self._feeds.get(shard)
             read = [] if feed is None else [one.seen for one in feed.places if not one.alone]
             after.append(max(read, default=END))
-            full = full or (feed is not None and any(not self._is_left(*one) for one in feed.full.items()))
+            full = full or (feed is not None and any(not one.is_left for one in feed.full.values()))
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._kicked.wait())]
+        coming: asyncio.Task[Sequence[Position]] | None = None
         if any(one < END for one in after):
-            waits.append(asyncio.create_task(self._log.wait(self._database, after)))
+            coming = asyncio.create_task(self._log.wait(self._database, after))
+            waits.append(coming)
         try:
             seconds = FULL_SECONDS if full else TICK_SECONDS
             done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             for one in done:
                 one.result()
+            if coming in done:
+                self._heads = dict(zip(shards, coming.result(), strict=True))
         finally:
             for one in waits:
                 one.cancel()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from app.core.events.event import Position
+from app.core.queues.loans import SourceState
 from app.core.queues.model import DeclaredQueue
-from app.queues.stats import QueueStats
+from app.queues.sources import QueueSources
+from app.queues.stats import QueueStats, stats_of
 from app.runtime.families import Family, Labels
 from app.runtime.telemetry import Counters
+from app.store.queues import QueueStore
 
 MOST_SHOWN: Final = 200
 """Queues that are shown: the first ones by tenant and name, so that all nodes show the same ones."""
@@ -26,15 +30,13 @@ FAMILIES: Final = (EVENTS, OLDEST, DEAD)
 
 
 class QueueGauges:
-    """`stats` tells how a queue stands; `mine` whether a queue falls to this node."""
+    """`mine` tells whether a queue falls to this node."""
 
     def __init__(
-        self,
-        stats: Callable[[DeclaredQueue], Awaitable[QueueStats]],
-        mine: Callable[[DeclaredQueue], bool],
-        counters: Counters,
+        self, store: QueueStore, sources: QueueSources, mine: Callable[[DeclaredQueue], bool], counters: Counters
     ) -> None:
-        self._stats = stats
+        self._store = store
+        self._sources = sources
         self._mine = mine
         self._counters = counters
         self._shown: Mapping[Family, Mapping[Labels, float]] = {}
@@ -47,13 +49,21 @@ class QueueGauges:
         """Ask how those stand that fall to this node. StoreUnavailableError: nothing is shown then."""
         self._shown = {}
         shown: dict[Family, dict[Labels, float]] = {family: {} for family in FAMILIES}
-        for queue in queues[:MOST_SHOWN]:
-            if not self._mine(queue):
-                continue
-            stats, name = await self._stats(queue), (queue.tenant, queue.name)
+        for queue, stats in await self._stats([one for one in queues[:MOST_SHOWN] if self._mine(one)]):
+            name = (queue.tenant, queue.name)
             for state in ("ready", "lent", "later", "held_back"):
                 shown[EVENTS][*name, state] = getattr(stats, state)
             shown[OLDEST][name] = max(0, now - stats.oldest) / 1_000_000 if stats.oldest else 0
             shown[DEAD][name] = stats.dead
         self._counters["queues.not_shown"] += sum(map(self._mine, queues[MOST_SHOWN:]))
         self._shown = shown
+
+    async def _stats(self, queues: Sequence[DeclaredQueue]) -> list[tuple[DeclaredQueue, QueueStats]]:
+        """How each stands, asked for all of them at once."""
+        places = [(queue, source) for queue in queues for source in self._sources.of(queue)]
+        states = await self._store.states([source for _, source in places])
+        found: defaultdict[str, list[SourceState]] = defaultdict(list)
+        for (queue, _), state in zip(places, states, strict=True):
+            if state is not None:
+                found[queue.id].append(state)
+        return [(queue, stats_of(found[queue.id])) for queue in queues]

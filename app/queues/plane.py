@@ -367,9 +367,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
     )
     missed = MissedEvents(log=log, store=store, sources=sources, queues=lambda: book.all, counters=counters)
     events.keeper.dropping.append(missed.count)
-    gauges = QueueGauges(
-        lambda queue: stats_in(store, sources.of(queue)), lambda queue: shares.mine_by_name(queue.id), counters
-    )
+    gauges = QueueGauges(store, sources, lambda queue: shares.mine_by_name(queue.id), counters)
     burials = Burials(log=log, store=store, sources=sources, originals=originals, book=book, counters=counters)
     return QueuePlane(
         store=store,

@@ -61,8 +61,8 @@ class EventLog(Lifetime, Protocol):
         ArchivedError where some of what is asked for, or all of the generation that is named, is not here any more.
         """
 
-    async def wait(self, database: str, after: Sequence[Position]) -> None:
-        """Return when a shard has something durable after its position, in the order of their numbers."""
+    async def wait(self, database: str, after: Sequence[Position]) -> Sequence[Position]:
+        """Return the heads of the shards, in the order of their numbers, as soon as one is after its position."""
 
     async def value(self, shard: Shard, topic: str) -> Event | None:
         """The last value of a topic."""

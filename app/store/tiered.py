@@ -96,9 +96,9 @@ class TieredEventLog:
                     cold.update((event.position, event) for event in events)
         return Picked(cold, gone, beside=beside)
 
-    async def wait(self, database: str, after: Sequence[Position]) -> None:
+    async def wait(self, database: str, after: Sequence[Position]) -> Sequence[Position]:
         """See EventLog."""
-        await self._hot.wait(database, after)
+        return await self._hot.wait(database, after)
 
     async def value(self, shard: Shard, topic: str) -> Event | None:
         """See EventLog. Last values are never cold."""

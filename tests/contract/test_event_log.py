@@ -241,8 +241,8 @@ async def test_whoever_waits_is_woken_by_what_comes_and_by_nothing_else(log: Eve
         await log.append(Shard("telemetry", 0), said("a", "1"))
         await turns()
         assert not waiting.done()
-        await log.append(Shard("events", 1), said("a", "1"))
-        await waiting
+        other = await log.append(Shard("events", 1), said("a", "1"))
+        assert list(await waiting) == [0, other, last, 0]
 
 
 async def test_whoever_waits_when_the_log_is_closed_is_told(log: EventStore) -> None:

@@ -151,12 +151,13 @@ class MemoryEventLog:
         there = ((one, state.events[place]) for one, place in places if place < len(state.events))
         return Picked({one: event for one, event in there if event.position == one}, archived=state.cold)
 
-    async def wait(self, database: str, after: Sequence[Position]) -> None:
+    async def wait(self, database: str, after: Sequence[Position]) -> Sequence[Position]:
         state = self._database(database)
         while all(one.head <= position for one, position in zip(state.shards, after, strict=True)):
             await state.changed.wait()
             if self._closed:
                 raise StoreUnavailableError("the event log is closed")
+        return [one.head for one in state.shards]
 
     async def value(self, shard: Shard, topic: str) -> Event | None:
         return self._of(shard)[1].values.get(topic)

@@ -139,14 +139,15 @@ class RocksEventLog:
             )
         return Picked({})
 
-    async def wait(self, database: str, after: Sequence[Position]) -> None:
+    async def wait(self, database: str, after: Sequence[Position]) -> Sequence[Position]:
         shards = self._state.book(database).database.all_shards()
         while True:
             changed = self._changed
             if self._closed:
                 raise StoreUnavailableError("the event log is closed")
-            if any(self._writer.durable[shard] > position for shard, position in zip(shards, after, strict=True)):
-                return
+            heads = [self._writer.durable[shard] for shard in shards]
+            if any(head > position for head, position in zip(heads, after, strict=True)):
+                return heads
             await changed.wait()
 
     async def value(self, shard: Shard, topic: str) -> Event | None:

@@ -2,10 +2,132 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
+from typing import Final
 
-from app.core.queues.loans import HELD, SettleHow, Settlement
+from app.core.events.event import BEGINNING, Entry, Position, Shard
+from app.core.events.plan import NamedDatabase, Plan
+from app.core.events.reading import Reading, Slice
+from app.core.queues.loans import HELD, Fed, QueueSource, ReferenceGroup, SettleHow, Settlement
+from app.core.queues.model import TopicRoute
+from app.queues.sources import QueueSources
+from app.store.memory.events import MemoryEventLog
+from app.store.memory.queues import MemoryQueues
 from tests.unit.queues.stage import QueueStage
+from tests.waiting import eventually
+
+SHARDS: Final = 4
+
+
+class ReadLog(MemoryEventLog):
+    """Notes which shards are read."""
+
+    reads: list[Shard]
+
+    async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
+        self.reads.append(shard)
+        return await super().read(shard, reading, limit)
+
+
+class FedQueues(MemoryQueues):
+    """Notes which sources are fed."""
+
+    feeds: list[QueueSource]
+
+    async def feed(
+        self,
+        source: QueueSource,
+        start: Position,
+        expected: Position,
+        fed: Position,
+        groups: Sequence[ReferenceGroup],
+        most: int,
+        missed: int = 0,
+    ) -> Fed:
+        self.feeds.append(source)
+        return await super().feed(source, start, expected, fed, groups, most, missed)
+
+
+class WideStage(QueueStage):
+    """The log has several shards, and notes who reads them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plan = Plan([NamedDatabase("events", timedelta(days=1))], [], SHARDS)
+        self.watched = ReadLog(self.plan.databases, self.clock)
+        self.watched.reads = []
+        self.log = self.watched
+        self.fed = FedQueues(self.clock, lambda: "00000001")
+        self.fed.feeds = []
+        self.store = self.fed
+        self.sources = QueueSources(self.plan, lambda _: "")
+        self.feeder = self.new_feeder()
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """The feeder runs, and has read all there was."""
+        running = asyncio.create_task(self.feeder.run())
+        try:
+            await eventually(lambda: len(set(self.watched.reads)) == SHARDS)
+            await self.log.append(Shard("events", 1), [Entry("alarm", b"1")])  # it learns the heads of all shards
+            await eventually(lambda: self.fed.windows.get(QueueSource(self.queue.id, Shard("events", 1))) is not None)
+            self.watched.reads.clear()
+            self.fed.feeds.clear()
+            yield
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_only_the_shard_in_which_something_came_is_read() -> None:
+    stage = WideStage()
+    async with stage.at_rest():
+        await stage.log.append(Shard("events", 2), [Entry("alarm", b"1")])
+        await eventually(lambda: bool(stage.fed.feeds))
+        assert stage.fed.feeds == [QueueSource(stage.queue.id, Shard("events", 2))]
+        assert set(stage.watched.reads) == {Shard("events", 2)}
+
+
+async def test_of_many_queues_those_are_touched_that_get_something() -> None:
+    stage = WideStage()
+    for number in range(100):
+        other = replace(stage.queue.options, routes=(TopicRoute("events", f"other/{number}"),))
+        starts = {"events": BEGINNING}
+        stage.queues.append(replace(stage.queue, id=f"02{number:03}", name=f"o{number}", options=other, starts=starts))
+    while await stage.feeder.round():
+        pass
+    await stage.log.append(Shard("events", 0), [Entry("other/7", b"1")])
+    while await stage.feeder.round():
+        pass  # all of them are told that there was nothing for so long
+    stage.fed.feeds.clear()
+    await stage.log.append(Shard("events", 0), [Entry("other/7", b"1"), Entry("nobody", b"1")])
+    await stage.feeder.round()
+    assert stage.fed.feeds == [QueueSource("02007", Shard("events", 0))]
+    stage.clock.advance(61)
+    await stage.say(topic="nobody")
+    await stage.feeder.round()
+    assert len(set(stage.fed.feeds)) == 101, "each minute the store is told how far nothing was found"
+
+
+async def test_a_kick_wakes_for_a_queue_that_waits_for_room_and_for_no_other() -> None:
+    stage = QueueStage()
+    await stage.say(200)
+    kicked = stage.feeder._kicked
+    await stage.feeder.round()
+    assert await stage.size() == 128, "nobody takes from it"
+    stage.feeder.kick("01OTHER")
+    assert not kicked.is_set()
+    assert await stage.take(most=100) is not None
+    stage.feeder.kick(stage.queue.id)
+    assert kicked.is_set()
+    await stage.feeder.round()
+    assert await stage.size() == 200
+    stage.feeder.kick(stage.queue.id)
+    assert not kicked.is_set(), "it has room"
 
 
 async def test_of_two_feeders_of_a_shard_each_event_is_fed_once() -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.core.queues.loans import SettleHow, Settlement
-from app.core.queues.model import DeclaredQueue
+from app.core.queues.loans import QueueSource, SettleHow, Settlement, SourceState
 from app.queues.gauges import DEAD, EVENTS, MOST_SHOWN, OLDEST, QueueGauges
-from app.queues.stats import QueueStats, stats_in
 from app.runtime.families import Labels
+from app.store.memory.queues import MemoryQueues
 from tests.unit.queues.stage import QueueStage
+
+
+class LostQueues(MemoryQueues):
+    """May be away."""
+
+    away = False
+
+    async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
+        if self.away:
+            raise StoreUnavailableError("away")
+        return await super().states(sources)
 
 
 def events_in(gauges: QueueGauges) -> Mapping[Labels, float]:
@@ -22,11 +32,7 @@ def events_in(gauges: QueueGauges) -> Mapping[Labels, float]:
 
 def gauges_of(stage: QueueStage, mine: str = "") -> QueueGauges:
     """The gauges of a node to which all queues fall whose ids begin so."""
-    return QueueGauges(
-        lambda queue: stats_in(stage.store, stage.sources.of(queue)),
-        lambda queue: queue.id.startswith(mine),
-        stage.counters,
-    )
+    return QueueGauges(stage.store, stage.sources, lambda queue: queue.id.startswith(mine), stage.counters)
 
 
 async def test_a_queue_is_shown_as_it_stands() -> None:
@@ -67,17 +73,12 @@ async def test_each_queue_is_shown_by_one_node_and_only_the_first_ones() -> None
 
 async def test_nothing_old_is_shown_while_the_store_is_away() -> None:
     stage = QueueStage()
-    away: list[bool] = []
-
-    async def stats(queue: DeclaredQueue) -> QueueStats:
-        if away:
-            raise StoreUnavailableError("away")
-        return await stats_in(stage.store, stage.sources.of(queue))
-
-    gauges = QueueGauges(stats, lambda _: True, stage.counters)
+    store = LostQueues(stage.clock, lambda: "00000001")
+    stage.store = store
+    gauges = gauges_of(stage)
     await gauges.look(stage.queues, 1)
     assert events_in(gauges)
-    away.append(True)
+    store.away = True
     with pytest.raises(StoreUnavailableError):
         await gauges.look(stage.queues, 1)
     assert not dict(gauges)

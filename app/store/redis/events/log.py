@@ -111,14 +111,14 @@ class RedisEventLog:
         self._database(shard.database)
         return await self._blocks.pick(shard, sorted(set(positions)))
 
-    async def wait(self, database: str, after: Sequence[Position]) -> None:
+    async def wait(self, database: str, after: Sequence[Position]) -> Sequence[Position]:
         shards = self._database(database).all_shards()
         commands: list[tuple[Argument, ...]] = [("HGET", keys.state(shard), "head") for shard in shards]
         while True:
-            heads = await self._calls.call_many(commands)
-            states = zip(shards, heads, after, strict=True)
-            if any(int_of(keys.state(shard), head) > position for shard, head, position in states):
-                return
+            found = await self._calls.call_many(commands)
+            heads = [int_of(keys.state(shard), head) for shard, head in zip(shards, found, strict=True)]
+            if any(head > position for head, position in zip(heads, after, strict=True)):
+                return heads
             await asyncio.sleep(POLL_SECONDS)
 
     async def value(self, shard: Shard, topic: str) -> Event | None:
