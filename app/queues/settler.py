@@ -10,13 +10,15 @@ from random import Random
 from typing import Final, NamedTuple
 
 from app.core.errors import HomingError
-from app.core.queues.loans import QueueSource, Settled, SettleHow, Settlement
+from app.core.queues.loans import LendingRules, QueueSource, Settled, SettleHow, Settlement
 from app.core.queues.model import DeclaredQueue
 from app.runtime.telemetry import Counters
 from app.store.queues import QueueStore
 
 MOST_TOGETHER: Final = 1024
 """Settlements of one call."""
+SOON_US: Final = 1_000_000
+"""Consumers that wait are told of what is retried before; they look once a second anyway."""
 JITTER: Final = (800, 1200)
 """Times between retries vary, in thousandths."""
 
@@ -97,8 +99,16 @@ class Settler:
             if not one.answer.done():
                 one.answer.set_result(_part(one.said, over, doubles[number]))
         self._settled(queue, place[0])
-        if any(one.how is SettleHow.RELEASE or one.amount == 0 for one in merged):
+        if any(one.how is SettleHow.RELEASE or _comes_soon(one, queue.options.rules, jitter) for one in merged):
             await self._store.hint([place[0]])
+
+
+def _comes_soon(one: Settlement, rules: LendingRules, jitter: int) -> bool:
+    """Return whether it comes back, perhaps, before others have looked by themselves, and learned when that is."""
+    if one.how is not SettleHow.RETRY:
+        return False
+    after = one.amount if one.amount >= 0 else min(rules.retry) * jitter // 1000
+    return after < SOON_US
 
 
 def _merged(together: Sequence[_Waiting]) -> tuple[list[Settlement], list[set[tuple[int, int]]]]:

@@ -1,7 +1,8 @@
 """Lends events to consumers of this node, and settles them: what many ask for at the same time goes as one call.
 
 A consumer that finds nothing waits here. Hints of the store wake it, and a look each second is the net. A source that
-had nothing is not asked again before either: a queue has several, and most hints are about one.
+had nothing is not asked before that either, as a queue has several, and most hints are about one; nor before something
+comes back in it: with each answer the store says when the next loan runs out, or a retry is due.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from app.store.queues import QueueStore, TakeCall
 
 LOOK_SECONDS: Final = 1.0
 """How often somebody who waits looks, though nobody hints."""
+SOONEST_SECONDS: Final = 0.01
+"""After how long it looks at the earliest where something comes back: a thousand retries are no thousand looks."""
 ANNOUNCED_SECONDS: Final = 1.0
 """How often the store is told that a consumer asks."""
 MOST_WAITING: Final = 256
@@ -77,14 +80,28 @@ class _TakerDesk:
         self.first = 0
         self.dry: set[QueueSource] = set()
         """Sources that had not enough for all when they were asked last, and of which nobody has hinted since."""
+        self.due: dict[QueueSource, float] = {}
+        """When something comes back in them, a loan that runs out or a retry, as far as that is known."""
         self.look_at = 0.0
-        """They are asked all the same then, by the clock of the loop, as what was lent comes back without a hint."""
+        """They are asked all the same then, by the clock of the loop, as hints may be lost."""
 
     def look(self, now: float) -> None:
-        """Forget which sources are dry once a second."""
+        """Forget which sources are dry once a second, and of each one when something comes back in it."""
         if now >= self.look_at:
             self.dry.clear()
             self.look_at = now + LOOK_SECONDS
+        self.dry.difference_update([source for source, at in self.due.items() if at <= now])
+
+    @property
+    def next_look(self) -> float:
+        """When somebody who waits looks, though nobody hints."""
+        return min(self.look_at, *self.due.values()) if self.due else self.look_at
+
+    def answered(self, source: QueueSource, due: int | None, now: float) -> None:
+        """Note when something comes back in a source, which has just said after how many µs."""
+        self.due.pop(source, None)
+        if due is not None:
+            self.due[source] = now + max(SOONEST_SECONDS, due / 1_000_000)
 
 
 class QueueTaker:
@@ -207,7 +224,7 @@ class QueueTaker:
     @staticmethod
     async def _pause(desk: _TakerDesk) -> None:
         try:
-            async with asyncio.timeout_at(desk.look_at):
+            async with asyncio.timeout_at(desk.next_look):
                 await desk.woken.wait()
         except TimeoutError:
             return
@@ -225,7 +242,7 @@ class QueueTaker:
                 if not eager:
                     break
                 desk.dry.add(source)  # a hint that comes meanwhile takes it off again
-                if await self._lend(queue, source, eager):
+                if await self._lend(queue, desk, source, eager):
                     desk.dry.discard(source)
         except BaseException as error:
             for one in waiting:
@@ -246,12 +263,15 @@ class QueueTaker:
         else:
             asker.answer.set_exception(error)
 
-    async def _lend(self, queue: DeclaredQueue, source: QueueSource, askers: Sequence[_WaitingConsumer]) -> bool:
+    async def _lend(
+        self, queue: DeclaredQueue, desk: _TakerDesk, source: QueueSource, askers: Sequence[_WaitingConsumer]
+    ) -> bool:
         """Return whether each of them was lent something, so that there may be more."""
         wishes = [LoanWish(one.left, one.consumer, self._is_to_be_announced(source, one.consumer)) for one in askers]
         self._number += 1
         call = TakeCall(self._node_id, f"{self._calls}{self._number}")
-        loans = await self._store.take(source, queue.options.rules, wishes, call)
+        loans, due = await self._store.take(source, queue.options.rules, wishes, call)
+        desk.answered(source, due, asyncio.get_running_loop().time())
         for asker, loan in zip(askers, loans, strict=True):
             if loan is HELD:
                 asker.refused = True

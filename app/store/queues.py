@@ -32,6 +32,17 @@ class TakeCall(NamedTuple):
     number: str
 
 
+class Taken(NamedTuple):
+    """What a take lent: a loan for each wish, or None.
+
+    HELD stands for a loan where one consumer takes at a time, and this is not the one; or nothing was fed yet.
+    """
+
+    loans: list[Loan | None]
+    due: int | None = None
+    """After so many µs the next loan runs out, or a retry comes back; None: nothing does, or each wish has a loan."""
+
+
 class QueueStore(Protocol):
     """The windows of all queues."""
 
@@ -63,13 +74,8 @@ class QueueStore(Protocol):
         A source that is new begins at `start`. May be repeated.
         """
 
-    async def take(
-        self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
-    ) -> list[Loan | None]:
-        """A loan for each wish, or None. The same call again has the same loans, for a minute.
-
-        HELD stands for a loan where one consumer takes at a time, and this is not the one; or nothing was fed yet.
-        """
+    async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
+        """Lend for each wish what there is. The same call again has the same loans, for a minute."""
 
     async def settle(
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int

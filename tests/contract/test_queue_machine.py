@@ -160,7 +160,9 @@ class Histories(RuleBasedStateMachine):
     def take(self, wishes: list[LoanWish], node: str) -> None:
         self.call += 1
         call = TakeCall(node, f"{self.call:08x}")
-        found = [self.stage.run(one.place.store.take(SOURCE, self.lending, wishes, call)) for one in self.sides]
+        taken = [self.stage.run(one.place.store.take(SOURCE, self.lending, wishes, call)) for one in self.sides]
+        assert len({one.due for one in taken}) == 1, "when the next one comes back"
+        found = [one.loans for one in taken]
         assert all([said_of(one) for one in other] == [said_of(one) for one in found[0]] for other in found)
         self.last = (
             (wishes, call) if any(one and one.references for one in found[0]) else None
@@ -210,7 +212,7 @@ class Histories(RuleBasedStateMachine):
         """The answer was lost, and the call comes again."""
         if self.last is None:
             return
-        found = [self.stage.run(one.place.store.take(SOURCE, self.lending, *self.last)) for one in self.sides]
+        found = [self.stage.run(one.place.store.take(SOURCE, self.lending, *self.last)).loans for one in self.sides]
         assert all([said_of(one) for one in other] == [said_of(one) for one in found[0]] for other in found)
         assert all(one is None or one is HELD or one.number in self.numbers for one in found[0]), "lent anew"
 

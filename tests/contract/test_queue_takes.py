@@ -29,7 +29,8 @@ async def queues(redis_server: RedisProcess) -> AsyncIterator[RedisQueues]:
 
 
 async def take(queues: RedisQueues, call: str) -> list[Loan | None]:
-    return await queues.take(SOURCE, LendingRules(), [LoanWish(10, "one", announce=False)], TakeCall("n1", call))
+    taken = await queues.take(SOURCE, LendingRules(), [LoanWish(10, "one", announce=False)], TakeCall("n1", call))
+    return taken.loans
 
 
 async def test_a_take_that_finds_nothing_writes_nothing(queues: RedisQueues, redis_server: RedisProcess) -> None:

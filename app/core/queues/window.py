@@ -120,6 +120,11 @@ class QueueWindow:
             loans.append(loan)
         return loans
 
+    def due(self, now: Position) -> int | None:
+        """Return after how many µs the next loan runs out, or a retry comes back; None: there is neither."""
+        instants = [one.deadline for one in self._loans.values()] + [at for at, _ in self._later.values()]
+        return max(0, min(instants) - now) if instants else None
+
     def settle(
         self, now: Position, life: str, rules: LendingRules, said: Sequence[Settlement], jitter: int, bury: Bury
     ) -> Settled:

@@ -15,7 +15,6 @@ from app.core.queues.loans import (
     Dying,
     Fed,
     LendingRules,
-    Loan,
     LoanWish,
     QueueSource,
     Reference,
@@ -27,7 +26,7 @@ from app.core.queues.loans import (
 from app.core.queues.window import Bury, QueueWindow
 from app.runtime.telemetry import Fill
 from app.store.declared import Declarations, DocumentChange
-from app.store.queues import TakeCall
+from app.store.queues import TakeCall, Taken
 
 QueueChanged = Callable[[QueueSource | Shard], None]
 """Called when a window, or what is dying in a shard, may have changed in a way that is to outlive the process."""
@@ -64,7 +63,7 @@ class MemoryQueues:
         self._changed = changed
         self.windows: Final[dict[QueueSource, QueueWindow]] = {}
         self.cemeteries: Final[defaultdict[Shard, Cemetery]] = defaultdict(Cemetery)
-        self._calls: dict[tuple[QueueSource, str], tuple[str, list[Loan | None]]] = {}
+        self._calls: dict[tuple[QueueSource, str], tuple[str, Taken]] = {}
         self._heard: list[Callable[[QueueHint], None]] = []
 
     async def start(self) -> None:
@@ -95,19 +94,19 @@ class MemoryQueues:
         self._changed(source)
         return window.feed(expected, fed, groups, most, missed)
 
-    async def take(
-        self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
-    ) -> list[Loan | None]:
+    async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         window = self.windows.get(source)
         if window is None:
-            return [HELD if rules.single else None] * len(wishes)
-        number, loans = self._calls.get((source, call.node_id), ("", []))
+            return Taken([HELD if rules.single else None] * len(wishes))
+        number, taken = self._calls.get((source, call.node_id), ("", Taken([])))
         if number != call.number:
             self._changed(source)
             loans = window.take(self._now(), rules, wishes, self._bury(source))
+            is_short = any(one is None or one is HELD for one in loans)
+            taken = Taken(loans, window.due(self._now()) if is_short else None)
             if any(one is not None and one.references for one in loans):
-                self._calls[source, call.node_id] = call.number, loans
-        return loans
+                self._calls[source, call.node_id] = call.number, taken
+        return taken
 
     async def settle(
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int

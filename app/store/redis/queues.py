@@ -34,7 +34,7 @@ from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
 from app.store.declared import Declarations, DocumentChange
-from app.store.queues import TakeCall
+from app.store.queues import TakeCall, Taken
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
 from app.store.redis.driver.scripts import (
@@ -119,9 +119,7 @@ class RedisQueues:
         found, size, asked = await self._calls.run(QUEUE_FEED, keys.window(source)[:2], arguments)
         return Fed(int(found), int(size), int(asked))
 
-    async def take(
-        self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
-    ) -> list[Loan | None]:
+    async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         arguments: list[Argument] = [
             *(source.queue_id, _dead(source), rules.loan, rules.max_deliveries, _flag(on=rules.ordered), rules.ttl),
             *(_flag(on=rules.single), f"{call.number} "),
@@ -129,10 +127,11 @@ class RedisQueues:
         for one in wishes:
             arguments += (one.most, one.consumer, _flag(on=one.announce))
         names = [*self._keys(source), keys.call(source, call.node_id)]
-        life, *found = await self._calls.run(QUEUE_TAKE, names, arguments)
+        life, due, *found = await self._calls.run(QUEUE_TAKE, names, arguments)
         if not life:
-            return [HELD if rules.single else None] * len(wishes)
-        return [_loan(life.decode(), wish.consumer, one) for wish, one in zip(wishes, found, strict=True)]
+            return Taken([HELD if rules.single else None] * len(wishes))
+        loans = [_loan(life.decode(), wish.consumer, one) for wish, one in zip(wishes, found, strict=True)]
+        return Taken(loans, int(due) if due else None)
 
     async def settle(
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int

@@ -22,7 +22,6 @@ from app.core.queues.loans import (
     Dying,
     Fed,
     LendingRules,
-    Loan,
     LoanWish,
     QueueSource,
     ReferenceGroup,
@@ -35,7 +34,7 @@ from app.core.queues.window import QueueWindow
 from app.runtime.telemetry import Fill
 from app.store.declared import Declarations, DocumentChange
 from app.store.memory.queues import MemoryDeclared, MemoryQueues
-from app.store.queues import TakeCall
+from app.store.queues import TakeCall, Taken
 from app.store.rocks.folder import RocksFolder
 from app.store.rocks.queue_rows import (
     VERSION_KEY,
@@ -106,9 +105,7 @@ class RocksQueues:
     ) -> Fed:
         return await self._step(lambda memory: memory.feed(source, start, expected, fed, groups, most, missed))
 
-    async def take(
-        self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
-    ) -> list[Loan | None]:
+    async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         return await self._step(lambda memory: memory.take(source, rules, wishes, call))
 
     async def settle(

@@ -116,7 +116,8 @@ class QueueStage:
 
     async def take(self, consumer: str = "w1", most: int = 10) -> Loan | None:
         call = TakeCall("n1", str(next(self._calls)))
-        (loan,) = await self.store.take(self.source, self.queues[0].options.rules, [LoanWish(most, consumer)], call)
+        rules = self.queues[0].options.rules
+        (loan,) = (await self.store.take(self.source, rules, [LoanWish(most, consumer)], call)).loans
         return loan
 
     async def letters(self) -> list[Event]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from random import Random
 
 import pytest
 
 from app.core.queues.hints import ANY_QUEUE, QueueHint, hint_text, hints_of, read_hints
-from app.core.queues.loans import LendingRules, Loan, LoanWish, QueueSource
+from app.core.queues.loans import LendingRules, LoanWish, QueueSource, SettleHow, Settlement
 from app.queues import taker
+from app.queues.settler import Settler
 from app.queues.taker import QueueMessage
 from app.store.memory.queues import MemoryQueues
-from app.store.queues import TakeCall
+from app.store.queues import TakeCall, Taken
 from tests.unit.queues.stage import QueueStage
 from tests.waiting import eventually
 
@@ -26,9 +29,7 @@ class AskedQueues(MemoryQueues):
         self.open = asyncio.Event()
         self.open.set()
 
-    async def take(
-        self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
-    ) -> list[Loan | None]:
+    async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         found = await super().take(source, rules, wishes, call)
         self.asked.append(source)
         await self.open.wait()
@@ -38,8 +39,8 @@ class AskedQueues(MemoryQueues):
 class TakerStage(QueueStage):
     """A taker that hears hints, and a store that is watched."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options: timedelta | tuple[timedelta, ...]) -> None:
+        super().__init__(**options)
         self.watched = AskedQueues(self.clock, lambda: "00000001")
         self.watched.watch()
         self.store = self.watched
@@ -114,6 +115,40 @@ async def test_what_comes_back_without_a_hint_is_found(monkeypatch: pytest.Monke
         again = asyncio.create_task(stage.taker.take(stage.queue, 10, "w1", 600, 1_000_000))
         stage.clock.advance(31)
         assert [one.delivery for one in await again] == [2]
+
+
+@pytest.mark.usefixtures("no_looks")
+@pytest.mark.parametrize("after", [20_000, -1])
+async def test_what_comes_back_is_found_when_it_is_due_without_a_hint(after: int) -> None:
+    """A retry, or a loan that nobody settles."""
+    stage = TakerStage(loan=timedelta(seconds=1))
+    async with stage.waiting() as taking:
+        await stage.say()
+        await stage.feeder.round()
+        (message,) = await taking
+        if after >= 0:
+            said = [Settlement(message.token.number, SettleHow.RETRY, (message.token.index,), after)]
+            await stage.store.settle(stage.source, stage.queue.options.rules, message.token.life, said, 1000)
+        again = asyncio.create_task(stage.taker.take(stage.queue, 10, "w1", 600, 1_000_000))
+        stage.watched.asked.clear()
+        await eventually(lambda: stage.source in stage.watched.asked)
+        stage.clock.advance(2)
+        assert [one.delivery for one in await again] == [2]
+
+
+@pytest.mark.parametrize(("after", "hinted"), [(0, True), (999_000, True), (5_000_000, False), (-1, False)])
+async def test_others_are_told_of_a_retry_that_comes_before_they_look(after: int, hinted: bool) -> None:  # noqa: FBT001 - a parameter
+    stage = TakerStage(retry=(timedelta(seconds=10),))
+    heard: list[QueueHint] = []
+    await stage.say()
+    await stage.feeder.round()
+    loan = await stage.take()
+    assert loan is not None
+    stage.store.hear(heard.append)
+    settler = Settler(stage.store, lambda *_: None, Random(1), stage.counters)
+    said = [Settlement(loan.number, SettleHow.RETRY, (0,), after)]
+    await settler.settle(stage.queue, stage.source, loan.life, said)
+    assert bool(heard) is hinted
 
 
 def test_hints_are_read_as_both_versions_write_them() -> None:

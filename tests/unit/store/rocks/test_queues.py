@@ -56,7 +56,8 @@ async def feed(queues: RocksQueues, *positions: int, expected: int = 0) -> None:
 
 
 async def take(queues: RocksQueues, most: int = 10, consumer: str = "w1") -> list[int]:
-    (loan,) = await queues.take(SOURCE, RULES, [LoanWish(most, consumer)], TakeCall("n1", f"{await queues.now()}"))
+    call = TakeCall("n1", f"{await queues.now()}")
+    (loan,) = (await queues.take(SOURCE, RULES, [LoanWish(most, consumer)], call)).loans
     return [] if loan is None else [one.position for one in loan.references]
 
 
@@ -122,7 +123,7 @@ async def test_a_window_that_was_forgotten_leaves_no_rows(tmp_path: Path) -> Non
     async with opened(tmp_path, clock=clock) as queues:
         groups = grouped([Reference(one, 1 + one % 2) for one in range(1, 9)])
         await queues.feed(SOURCE, 0, 0, 8, groups, 100)
-        (loan,) = await queues.take(SOURCE, rules, [LoanWish(8, "w1")], TakeCall("n1", "1"))
+        (loan,) = (await queues.take(SOURCE, rules, [LoanWish(8, "w1")], TakeCall("n1", "1"))).loans
         assert loan is not None
         assert len(loan.references) == 2
         said = [Settlement(loan.number, SettleHow.DEAD, (0,), reason="poison")]

@@ -4,13 +4,14 @@
 -- ARGV  1 id of the queue  2 'd' where it reads its dead letters  3 loan µs  4 most deliveries, 0 for ever  5 '1' where
 --       devices have an order  6 ttl µs, 0 for ever  7 '1' where one consumer takes at a time  8 id of the call
 --       9... for each wish: most, consumer, '1' where it is to be noted
--- Reply {life, then for each wish '', '-' where another consumer holds the queue, or {number, deliveries, until, references}}; life is '' where nothing was ever fed
+-- Reply {life, after how many µs the next loan runs out or a retry comes back, '' where nothing does or each wish has a
+--       loan, then for each wish '', '-' where another consumer holds the queue, or {number, deliveries, until, references}}; life is '' where nothing was ever fed
 -- Writes all keys. Repeated: the same loans, for a minute.
 -- Bounded: 32 due, 512 references looked at.
 
 local queue, dead, loan, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local ordered, ttl, single = ARGV[5] == '1', tonumber(ARGV[6]), ARGV[7] == '1'
-if not window.life then return {''} end
+if not window.life then return {'', ''} end
 local before = redis.call('GET', KEYS[10])
 if before and string.sub(before, 1, #ARGV[8]) == ARGV[8] then
   return cmsgpack.unpack(string.sub(before, #ARGV[8] + 1))
@@ -119,7 +120,7 @@ local function lend(wish, consumer)
   return {number, deliveries, text(now + loan), references}
 end
 
-local reply, some = {window.life}, false
+local reply, some, short = {window.life, ''}, false, false
 for place = 9, #ARGV, 3 do
   local consumer = ARGV[place + 1]
   if ARGV[place + 2] == '1' then
@@ -133,8 +134,12 @@ for place = 9, #ARGV, 3 do
     if single then window.holder, window.held_at = consumer, now end
     found = lend(tonumber(ARGV[place]), consumer)
   end
-  some = some or #found > 1
+  some, short = some or #found > 1, short or #found < 2
   reply[#reply + 1] = found
+end
+if short then
+  local following = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
+  if following[2] then reply[2] = text(math.max(0, following[2] - now)) end
 end
 keep()
 if some then redis.call('SET', KEYS[10], ARGV[8] .. cmsgpack.pack(reply), 'PX', 60000) end

@@ -1,0 +1,53 @@
+"""A take that finds too little says when something comes back, in each engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.core.events.event import Shard
+from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
+from app.store.queues import TakeCall, Taken
+from tests.contract.queue_places import QueuePlace, with_set_clock
+
+SOURCE = QueueSource("01DUE", Shard("events", 0))
+SECOND = 1_000_000
+RULES = LendingRules(loan=30 * SECOND, retry=(10 * SECOND,))
+
+
+@pytest.fixture(params=["memory", "redis", "rocks"])
+async def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QueuePlace]:
+    with_set_clock(monkeypatch)
+    found = QueuePlace(request.param, request)
+    await found.start()
+    try:
+        yield found
+    finally:
+        await found.store.close()
+
+
+async def take(place: QueuePlace, call: int, most: int = 10) -> Taken:
+    return await place.store.take(SOURCE, RULES, [LoanWish(most, "w1")], TakeCall("n1", f"{call}"))
+
+
+async def test_a_take_says_when_the_next_one_comes_back(place: QueuePlace) -> None:
+    assert await take(place, 1) == Taken([None]), "nothing was ever fed"
+    await place.store.feed(SOURCE, 0, 0, 3, grouped([Reference(1), Reference(2), Reference(3)]), 100)
+    first = await take(place, 2, most=1)
+    assert first.due is None, "there was what was asked for, and there may be more"
+    (loan,) = first.loans
+    assert loan is not None
+    assert (await take(place, 3)).due is None
+    assert await take(place, 4) == Taken([None], 30 * SECOND)
+    await place.pass_time(5 * SECOND)
+    await place.store.settle(SOURCE, RULES, loan.life, [Settlement(loan.number, SettleHow.RETRY)], 1000)
+    assert await take(place, 5) == Taken([None], 10 * SECOND)
+    await place.pass_time(9 * SECOND + 999_999)
+    assert await take(place, 6) == Taken([None], 1)
+    await place.pass_time(1)
+    again = await take(place, 7)
+    assert [one and one.deliveries for one in again.loans] == [1]
+    assert (await take(place, 8)).due == 15 * SECOND, "the other loan runs out"
+    await place.store.forget([SOURCE])
+    assert (await take(place, 9)).due is None
