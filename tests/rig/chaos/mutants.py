@@ -208,7 +208,7 @@ def _change(script: str, old: str, new: str) -> None:
         raise LookupError(f"{script}.lua has {source.count(old)} times what the mutant is to change; needed is once")
     kind = _class("app.store.redis.driver.combiner.Script")
     of = kind.of
-    kind.of = lambda text: of(text.replace(old, new))
+    kind.of = lambda text, **more: of(text.replace(old, new), **more)
 
 
 def old_session_left_behind() -> None:
@@ -358,7 +358,9 @@ def events_before_they_are_durable() -> None:
 def queue_lock_freed_before_retry() -> None:
     """An event that is to be tried again gives its device free."""
     kept = "    else\n      back[#back + 1] = reference\n    end"
-    freed = kept.replace("\n    end", "\n      leave(reference, ordered, freed)\n    end")
+    freed = kept.replace(
+        "\n    end", "\n      leave({reference}, ordered, freed)\n      window.size = window.size + 1\n    end"
+    )
     _change("queues/settle", kept, freed)
 
 

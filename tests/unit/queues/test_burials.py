@@ -45,6 +45,23 @@ async def test_what_was_appended_and_not_taken_off_is_appended_once(
     assert not await stage.store.dying(SHARD, 64)
 
 
+async def test_what_dies_while_the_log_takes_nothing_is_buried_later(
+    stage: QueueStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: Any, **__: Any) -> None:
+        raise StoreUnavailableError("full")
+
+    book = stage.new_book()
+    await book.refresh()
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.log, "append", full)
+        with pytest.raises(StoreUnavailableError):
+            await stage.new_burials(book).bury(SHARD)
+    assert len(await stage.store.dying(SHARD, 64)) == 2
+    await stage.new_burials(book).bury(SHARD)
+    assert len(await stage.letters()) == 2
+
+
 async def test_a_queue_that_is_newer_than_what_is_known_here_is_read_first(stage: QueueStage) -> None:
     await stage.new_burials(stage.new_book()).bury(SHARD)
     assert len(await stage.letters()) == 2

@@ -10,15 +10,16 @@ from random import Random
 
 import pytest
 
+from app.core.events.event import Entry
 from app.core.queues.hints import ANY_QUEUE, QueueHint, hint_text, hints_of, read_hints
-from app.core.queues.loans import LendingRules, LoanWish, QueueSource, SettleHow, Settlement
+from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
 from app.queues import taker
 from app.queues.settler import Settler
 from app.queues.taker import QueueMessage
 from app.store.memory.queues import MemoryQueues
 from app.store.queues import TakeCall, Taken
-from tests.unit.queues.stage import QueueStage
-from tests.waiting import eventually
+from tests.unit.queues.stage import SHARD, QueueStage
+from tests.waiting import PATIENCE, eventually
 
 
 class AskedQueues(MemoryQueues):
@@ -105,16 +106,14 @@ async def test_a_hint_that_comes_while_its_source_is_asked_is_not_lost() -> None
         assert stage.watched.asked == [stage.source] * 2
 
 
-async def test_what_comes_back_without_a_hint_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_nobody_hints_of_is_found_by_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint was lost."""
     monkeypatch.setattr(taker, "LOOK_SECONDS", 0.05)
     stage = TakerStage()
-    async with stage.waiting() as taking:
-        await stage.say()
-        await stage.feeder.round()
-        assert await taking
-        again = asyncio.create_task(stage.taker.take(stage.queue, 10, "w1", 600, 1_000_000))
-        stage.clock.advance(31)
-        assert [one.delivery for one in await again] == [2]
+    async with stage.waiting() as taking, asyncio.timeout(PATIENCE):
+        position = await stage.log.append(SHARD, [Entry("alarm", b"1")])
+        await stage.store.feed(stage.source, 0, 0, position, grouped([Reference(position)]), 10)
+        assert [one.delivery for one in await taking] == [1]
 
 
 @pytest.mark.usefixtures("no_looks")

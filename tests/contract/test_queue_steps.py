@@ -1,4 +1,4 @@
-"""A take that finds too little says when something comes back, in each engine."""
+"""Single steps of the window of a queue, which random histories seldom meet, in each engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.core.events.event import Shard
-from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
+from app.core.queues.loans import (
+    SUSPECTS,
+    LendingRules,
+    LoanWish,
+    QueueSource,
+    Reference,
+    SettleHow,
+    Settlement,
+    grouped,
+)
 from app.store.queues import TakeCall, Taken
 from tests.contract.queue_places import QueuePlace, with_set_clock
 
@@ -51,3 +60,27 @@ async def test_a_take_says_when_the_next_one_comes_back(place: QueuePlace) -> No
     assert (await take(place, 8)).due == 15 * SECOND, "the other loan runs out"
     await place.store.forget([SOURCE])
     assert (await take(place, 9)).due is None
+
+
+async def test_a_token_of_a_window_that_began_anew_settles_nothing(place: QueuePlace) -> None:
+    """Numbers of loans are instants, and a window that was forgotten may give one again within an instant."""
+    await place.store.feed(SOURCE, 0, 0, 1, grouped([Reference(1)]), 100)
+    (before,) = (await take(place, 1)).loans
+    await place.store.forget([SOURCE])
+    await place.store.feed(SOURCE, 0, 0, 1, grouped([Reference(1)]), 100)
+    (after,) = (await take(place, 2)).loans
+    assert before is not None
+    assert after is not None
+    assert before.number == after.number
+    said = [Settlement(before.number, SettleHow.DONE)]
+    assert (await place.store.settle(SOURCE, RULES, before.life, said, 1000)).count == 0
+    assert (await place.store.settle(SOURCE, RULES, after.life, said, 1000)).count == 1
+
+
+async def test_what_failed_is_lent_with_few_others_and_then_alone(place: QueuePlace) -> None:
+    await place.store.feed(SOURCE, 0, 0, 20, grouped([Reference(1 + at) for at in range(20)]), 100)
+    for call, count in enumerate((20, SUSPECTS, 1)):
+        (loan,) = (await take(place, call, most=20)).loans
+        assert loan is not None
+        assert (loan.deliveries, len(loan.references)) == (call, count)
+        await place.store.settle(SOURCE, RULES, loan.life, [Settlement(loan.number, SettleHow.RETRY, amount=0)], 1000)
