@@ -277,7 +277,7 @@ class QueueFeeder:
     async def _feed_together(
         self, shard: Shard, feed: _ShardFeed, places: Sequence[_Place], events: Sequence[Event], end: Position
     ) -> None:
-        """Of sources without an event, none is touched that was told of lately: there may be a thousand."""
+        """Feed sources at these places. One without an event is left alone for a minute: there may be a thousand."""
         matched = self._matched(events)
         together = _Place(max(end, places[0].seen))
         for place in places:

@@ -59,7 +59,7 @@ class QueueGauges:
         self._shown = shown
 
     async def _stats(self, queues: Sequence[DeclaredQueue]) -> list[tuple[DeclaredQueue, QueueStats]]:
-        """How each stands, asked for all of them at once."""
+        """Return how each stands, asked for all of them at once."""
         places = [(queue, source) for queue in queues for source in self._sources.of(queue)]
         states = await self._store.states([source for _, source in places])
         found: defaultdict[str, list[SourceState]] = defaultdict(list)

@@ -33,7 +33,7 @@ class TakeCall(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a take lent: a loan for each wish, or None.
+    """The loans of a take: one for each wish, or None.
 
     HELD stands for a loan where one consumer takes at a time, and this is not the one; or nothing was fed yet.
     """

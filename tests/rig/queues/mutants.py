@@ -31,12 +31,12 @@ def settle_without_life() -> None:
 
 
 def no_isolation() -> None:
-    """What has failed is lent with its neighbours, as often as it fails."""
+    """An event that has failed is lent with its neighbours, as often as it fails."""
     of_chaos._change("queues/take", "tried == 0 and cap or math.min(cap, tried == 1 and SUSPECTS or 1)", "cap")
 
 
 def retries_come_back_unannounced() -> None:
-    """Nobody is told when a retry is due."""
+    """A take does not say when a retry is due."""
     of_chaos._change("queues/take", "if short then", "if false then")
 
 
@@ -53,7 +53,7 @@ def dying_taken_off_before_the_letter() -> None:
 
 
 def hints_in_place_of_looks() -> None:
-    """Whoever waits looks where somebody hints, and nowhere else."""
+    """A consumer that waits looks where somebody hints, and nowhere else."""
 
     def look(self: Any, _now: float) -> None:
         self.look_at = inf
