@@ -161,11 +161,11 @@ async def of_queues(url: str) -> None:
         await queues.read()
         await queues.forget([source])
         await queues.feed(source, 0, 0, 9, grouped([Reference(1, 1), Reference(2, 1), Reference(3, 2)]), 100)
-        (loan,) = await queues.take(source, rules, wishes, TakeCall("n1", "1"))
+        (loan,) = (await queues.take(source, rules, wishes, TakeCall("n1", "1"))).loans
         assert loan is not None
         told = (Settlement(loan.number, SettleHow.RETRY, (0,), 0), Settlement(loan.number, SettleHow.RELEASE))
         await queues.settle(source, rules, loan.life, told, 1000)
-        (loan,) = await queues.take(source, rules, wishes, TakeCall("n1", "2"))
+        (loan,) = (await queues.take(source, rules, wishes, TakeCall("n1", "2"))).loans
         assert loan is not None
         told = (Settlement(loan.number, SettleHow.EXTEND, (), 1), Settlement(loan.number, SettleHow.DEAD))
         await queues.settle(source, rules, loan.life, told, 1000)
