@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 from app.core.identifiers import PARTITIONS
@@ -17,6 +18,11 @@ def falls_to(node_id: str, live: Sequence[str], name: str) -> bool:
     return max(sorted({node_id, *live}), key=weight) == node_id
 
 
-def share_of(node_id: str, live: Sequence[str], partitions: int = PARTITIONS) -> list[int]:
+def share_of(node_id: str, live: Sequence[str]) -> list[int]:
     """The partitions that fall to this node."""
-    return [one for one in range(partitions) if falls_to(node_id, live, str(one))]
+    return [*_share_of(node_id, tuple(live))]
+
+
+@lru_cache(maxsize=64)  # sweeper, drainer and deliverer ask the same, and nodes come back
+def _share_of(node_id: str, live: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(one for one in range(PARTITIONS) if falls_to(node_id, live, str(one)))

@@ -185,17 +185,18 @@ class MemoryCommandWriter:
     async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
         self._table.forget_expired()
         before = self._table.now() - micros(grace)
-        due: dict[int, list[Record]] = {partition: [] for partition in partitions}
+        due: dict[int, list[Record]] = {}
         for one in self._table.indexes.open:
             record = self._table.records[one]
-            if record.command.deadline < before and (partition := partition_of_command(one)) in due:
-                due[partition].append(record)
+            if record.command.deadline < before and (partition := partition_of_command(one)) in partitions:
+                due.setdefault(partition, []).append(record)
         outcomes = []
         for record in self._lapsed(partitions, before):
             error = NOT_APPROVED if record.command.awaits_approval else HOLD_EXPIRED
             self._settle(record, CommandState.UNSENT, None, error, finisher)
             outcomes.append(record.settled)
-        for records in due.values():
+        for partition in partitions if due else ():
+            records = due.get(partition, ())
             for record in heapq.nsmallest(SWEEP_LIMIT, records, key=lambda one: one.command.deadline):
                 self._settle(record, CommandState.TIMED_OUT, None, NO_RESPONSE, finisher)
                 outcomes.append(record.settled)

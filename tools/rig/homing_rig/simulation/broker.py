@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import count
 from random import Random
 from typing import Annotated, Final, Protocol
@@ -11,7 +12,7 @@ from typing import Annotated, Final, Protocol
 from pydantic import Field
 
 from app.core.messages import Publication, Receipt, ReceivedMessage
-from app.core.topics import matches, parse_share
+from app.core.topics import matches
 from app.mqtt.base import Subscription
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.network import Connection
@@ -19,6 +20,10 @@ from homing_rig.simulation.network import Connection
 SESSION_EXPIRY: Final = 3600.0
 MOST_QUEUED: Final = 1000
 """`max_queued_messages` for one session; what comes then is dropped."""
+SHARED: Final = "$share/"
+
+_matches = lru_cache(maxsize=4096)(matches)
+"""All nodes have the same few filters, and most topics come again."""
 
 
 class Client(Protocol):
@@ -195,7 +200,7 @@ class SimBroker:
             session.away_since = self._loop.time()
             if self.quirks.shares_forgotten:
                 session.subscriptions = {
-                    one: qos for one, qos in session.subscriptions.items() if not one.startswith("$share/")
+                    one: qos for one, qos in session.subscriptions.items() if not one.startswith(SHARED)
                 }
         self.up = True
 
@@ -222,10 +227,9 @@ class SimBroker:
         for session in self._sessions.values():
             plain = -1
             for topic_filter, qos in session.subscriptions.items():
-                group, inner = parse_share(topic_filter)
-                if not matches(inner, message.topic):
+                if not _matches(topic_filter, message.topic):
                     continue
-                if group is None:
+                if not topic_filter.startswith(SHARED):
                     plain = max(plain, qos)
                 else:
                     shared.setdefault(topic_filter, []).append((session, qos))

@@ -65,27 +65,68 @@ def lane_name() -> str:
     return "world" if lane is None else lane.name
 
 
+class _Step(asyncio.Handle):
+    """A handle without what asyncio keeps for its debug mode: a run makes hundreds of thousands."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
+class _Timer(asyncio.TimerHandle):
+    """As `_Step`, and due at an instant."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """Runs lanes. `chance` draws which is next."""
+
+    get_debug = bool
+    """False, as `bool()` is: each future asks for it."""
 
     def __init__(self, chance: Random, most_steps: int = MOST_STEPS) -> None:
         super().__init__()
         self._most_steps = most_steps
         self.steps = 0
+        self.now = 0.0
+        """Virtual seconds since the loop was made."""
         self.world: Final = Lane("world")
         """What belongs to no process: the plan of faults, and who judges."""
         self._chance = chance
-        self._now = 0.0
         self._runnable: list[Lane] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Lane]] = []
         self._numbers = count()
         self._still = 0
         self._cancelled_timers = 0
-        self.set_debug(False)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
-        return self._now
+        """Return `now`, as asyncio asks for it."""
+        return self.now
 
     def kill(self, lane: Lane) -> None:
         """As SIGKILL: no further step of it ever runs, and nothing of it says good-bye."""
@@ -104,20 +145,21 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def skip(self, seconds: float) -> None:
         """Let time pass without anybody noticing."""
-        self._now += seconds
+        self.now += seconds
 
     # what asyncio calls
 
     def call_soon(
         self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
         lane = self._lane(context)
+        handle = _Step(callback, args, self, context)
         if lane.dead:
             handle.cancel()
         else:
             lane.ready.append(handle)
-            self._queue(lane)
+            if not lane.queued:
+                self._queue(lane)
         return handle
 
     def call_soon_threadsafe(
@@ -129,8 +171,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
         lane = self._lane(context)
+        timer = _Timer(when, callback, args, self, context)
         if lane.dead:
             timer.cancel()
         else:
@@ -171,41 +213,52 @@ class SimLoop(asyncio.BaseEventLoop):
             self._cancelled_timers = 0
 
     def _run_once(self) -> None:
-        if not self._runnable:
-            self._advance()
-        runnable = self._runnable
-        at = int(self._chance.random() * len(runnable)) if len(runnable) > 1 else 0
-        lane = runnable[at]
+        """Take turns until the loop is to stop: `run_forever` calls this once."""
+        runnable, chance = self._runnable, self._chance.random
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not runnable:
+                self._advance()
+            lane = runnable[int(chance() * len(runnable))] if len(runnable) > 1 else runnable[0]
+            self._take_turn(lane)
+            self._still += 1
+            if self._still > self._most_steps:
+                raise SimulatorError(
+                    f"{lane.name} spins: {self._most_steps} turns at {self.now:.3f} s and no time passes"
+                )
+            if lane.queued and not lane.ready:
+                self._unqueue(lane)
+
+    def _take_turn(self, lane: Lane) -> None:
         ready = lane.ready
         for _ in range(len(ready)):
             if lane.dead or lane.held:
                 break
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:
                 self.steps += 1
-                handle._run()
-        self._still += 1
-        if self._still > self._most_steps:
-            raise SimulatorError(f"{lane.name} spins: {self._most_steps} turns at {self._now:.3f} s and no time passes")
-        if not ready and lane.queued:
-            self._unqueue(lane)
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio does, whatever a callback raises
+                    self.call_exception_handler({"message": f"Exception in {handle!r}", "exception": error})
 
     def _advance(self) -> None:
         timers = self._timers
         while not self._runnable:
             if not timers:
-                raise SimulatorError(f"deadlock at {self._now:.3f} s: nobody has anything to do, ever again")
+                raise SimulatorError(f"deadlock at {self.now:.3f} s: nobody has anything to do, ever again")
             when = timers[0][0]
-            if when > self._now:
-                self._now, self._still = when, 0
-            while timers and timers[0][0] <= self._now:
+            if when > self.now:
+                self.now, self._still = when, 0
+            while timers and timers[0][0] <= self.now:
                 _, _, timer, lane = heapq.heappop(timers)
-                if timer.cancelled():
+                if timer._cancelled:
                     self._cancelled_timers -= 1
                     continue
                 lane.ready.append(timer)  # also of a dead lane: what it refers to must not end yet
-                self._queue(lane)
-            timers = self._timers
+                if not lane.queued:
+                    self._queue(lane)
 
     def _queue(self, lane: Lane) -> None:
         if not (lane.queued or lane.dead or lane.held) and lane.ready:

@@ -53,11 +53,11 @@ class SimClock:
 
     def monotonic(self) -> float:
         """Seconds since the beginning."""
-        return self._loop.time()
+        return self._loop.now
 
     def wall(self) -> float:
         """Seconds since 1970, as this machine believes."""
-        return EPOCH + self._loop.time() + self.offset
+        return EPOCH + self._loop.now + self.offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ def plan_of(seed: int, commands: int) -> Plan:
         laws={where: chance.choices(LAWS, (4, 4, 1, 2))[0] for where in PLACES},
         quirks=_quirks(chance),
         lease=chance.choice((1.0, 2.0, 5.0)),
-        sweep=chance.choice((0.2, 0.5, 1.0)),
+        sweep=chance.choice((0.5, 1.0, 1.0)),
         max_pending=chance.choice((10, 20_000, 20_000)),
         max_waiters=chance.choice((5, 5_000, 5_000)),
         receive_maximum=chance.choice((1, 20, 256)),

@@ -73,7 +73,9 @@ class Wire:
         self._link = link
         self._chance = chance
         self._connection: Connection | None = None
-        self._asked: dict[asyncio.Future[Any], None] = {}
+        self._asked: dict[asyncio.Future[Any], float] = {}
+        """When each is given up."""
+        self._gives_up_at = float("inf")
 
     async def ask(self, effect: Callable[[], _Reply], budget: float | None, *, again: bool = True) -> _Reply:
         """Have it done, and its reply. StoreUnavailableError when the budget (seconds) is over, or nobody tries again.
@@ -101,15 +103,14 @@ class Wire:
         loop = self._host.loop
         connection = self._connection or self._connect()
         reply: asyncio.Future[_Reply] = loop.create_future()
-        self._asked[reply] = None
+        self._asked[reply] = ends
         connection.to_server.send(self._serve, connection, effect, reply)
-        timer = None if ends == float("inf") else loop.call_at(ends, self._give_up, reply)
+        if ends < self._gives_up_at:
+            self._give_up_at(ends)
         try:
             return await reply
         finally:
             self._asked.pop(reply, None)
-            if timer is not None:
-                timer.cancel()
 
     def _connect(self) -> Connection:
         if not (self._host.up and self._link.up):
@@ -138,11 +139,28 @@ class Wire:
         else:
             connection.to_client.send(_settle, reply, answer)
 
-    def _give_up(self, reply: asyncio.Future[_Reply]) -> None:
-        """A connection on which nothing comes back is given up: it may be half open."""
-        if reply.done():
+    def _give_up_at(self, ends: float) -> None:
+        self._gives_up_at = ends
+        self._host.loop.call_at(ends, self._give_up, ends)
+
+    def _give_up(self, at: float) -> None:
+        """A connection on which nothing comes back is given up: it may be half open.
+
+        One timer is enough for all that is asked: most of it is answered long before.
+        """
+        if at != self._gives_up_at:
             return
-        reply.set_exception(StoreUnavailableError("the store did not answer in time"))
+        late = [reply for reply, ends in self._asked.items() if ends <= at and not reply.done()]
+        for reply in late:
+            reply.set_exception(StoreUnavailableError("the store did not answer in time"))
+        if late:
+            self._let_go()
+        self._gives_up_at = float("inf")
+        left = min((ends for reply, ends in self._asked.items() if not reply.done()), default=float("inf"))
+        if left < float("inf"):
+            self._give_up_at(left)
+
+    def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
