@@ -276,6 +276,7 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
             interval=kernel.interval,
             shared=kind_of(kernel.settings.store.url).shared,
             counters=kernel.counters,
+            slice_size=kernel.adapters.sweep_slice,
         ),
         repeater=_repeater(kernel, observed, way),
     )

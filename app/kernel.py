@@ -12,6 +12,7 @@ import structlog
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.sessions import OwnTopics, Sessions
+from app.cluster.shares import SLICE
 from app.cluster.wakeups import ChannelHandlers
 from app.core.clock import Clock, IdFactory, wall_us
 from app.core.cluster.identity import NodeIdentity
@@ -71,6 +72,8 @@ class Adapters:
     """Who may do what; None: everybody may do everything."""
     events: EventEngine | None = None
     """What keeps events; None: nothing does."""
+    sweep_slice: int = SLICE
+    """Partitions of one sweep, at most."""
     sessions: SessionStore | None = None
     """What keeps the sessions of a broker in this node; None: they are in memory alone."""
     open_intake: OpenSession | None = None

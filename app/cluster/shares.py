@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
 
 from app.core.identifiers import PARTITIONS
+
+SLICE: Final = 16
+"""Partitions of one call: commands wait behind it, at this node and in the store."""
 
 
 def falls_to(node_id: str, live: Sequence[str], name: str) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Final
 
 import structlog
 
 from app.callbacks.open_commands import OpenCommands
 from app.cluster.directory import ClusterDirectory
-from app.cluster.shares import share_of
+from app.cluster.shares import SLICE, share_of
 from app.core.errors import CapacityError, UnavailableError
 from app.core.identifiers import PARTITIONS
 from app.runtime.telemetry import Counters
@@ -21,8 +20,6 @@ GRACE = timedelta(milliseconds=500)
 """A live home node ends its own commands; others wait this long for it."""
 COVER = timedelta(milliseconds=750)
 """Whoever a partition falls to may be dead, with a lease that outlives it by seconds: the others wait this long."""
-SLICE: Final = 16
-"""Partitions of one call: commands wait behind it, at this node and in the store."""
 
 
 class Sweeper:
@@ -42,6 +39,7 @@ class Sweeper:
         interval: float,
         shared: bool,
         counters: Counters,
+        slice_size: int = SLICE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
@@ -51,6 +49,7 @@ class Sweeper:
         self._interval = interval
         self._shared = shared
         self._counters = counters
+        self._slice_size = slice_size
         self._sleep = sleep
         self._live: tuple[str, ...] = ()
         self._share = share_of(node_id, ())
@@ -74,9 +73,9 @@ class Sweeper:
             self._share = share_of(self._node_id, live)
             self._rest = sorted(set(range(PARTITIONS)) - set(self._share))
         slices = [
-            (partitions[first : first + SLICE], grace)
+            (partitions[first : first + self._slice_size], grace)
             for partitions, grace in ((self._share, GRACE), (self._rest, COVER))
-            for first in range(0, len(partitions), SLICE)
+            for first in range(0, len(partitions), self._slice_size)
         ]
         for number, (partitions, grace) in enumerate(slices):
             await self._sleep(self._pause(number, len(slices)))

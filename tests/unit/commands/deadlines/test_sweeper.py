@@ -8,8 +8,8 @@ import pytest
 
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
-from app.cluster.shares import share_of
-from app.commands.deadlines.sweeper import COVER, GRACE, SLICE, Sweeper
+from app.cluster.shares import SLICE, share_of
+from app.commands.deadlines.sweeper import COVER, GRACE, Sweeper
 from app.core.commands.command import CommandState
 from app.core.commands.routing import Outcome
 from app.runtime.system import SystemClock, new_charter

@@ -42,6 +42,8 @@ from homing_rig.simulation.store import SimStore, StoreHost, StorePlaces
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """The digits of a ULID: https://github.com/ulid/spec."""
+SLICE: Final = 128
+"""Partitions of one sweep: the store of a run is never busy, and what nodes do while idle is most of its cost."""
 
 
 class SimClock:
@@ -293,6 +295,7 @@ class SimNode:
             new_secret=new_secret,
             random_bytes=chance.randbytes,
             wake_key=wake_key,
+            sweep_slice=SLICE,
         )
 
 
