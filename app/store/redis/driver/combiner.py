@@ -30,6 +30,9 @@ SILENT_SHARE: Final = 0.5
 """When a batch has waited for so much of a budget, Redis is known to be away though its connection stands: it may be
 frozen."""
 
+PULSE_SHARE: Final = 0.6
+"""For how much of a lane's patience Redis may think about a PING: with both, callers know within half a second."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -51,6 +54,8 @@ class Combiner:
         self._queue = CallQueue(self._options.max_queue, counters)
         shared = counters, chance or random.Random(), measures or StoreMeasures(), around
         self._lanes = [Lane(connect, scripts, self._queue, self._options, *shared) for _ in range(self._options.lanes)]
+        for lane in self._lanes:
+            lane.refused = self._refused
         self._tasks: list[asyncio.Task[None]] = []
         self._connect = connect
         self._counters = counters
@@ -148,6 +153,11 @@ class Combiner:
                 return budget
         return min(budget, AWAY_BUDGET_SECONDS)
 
+    def _refused(self) -> None:
+        """Let those go soon that were under way when all connections broke: whoever comes now is told soon as well."""
+        if not self.connected:
+            self._queue.hurry(AWAY_BUDGET_SECONDS)
+
     def _look(self, now: float) -> None:
         """See whether a batch has waited for long, and feel the pulse of Redis then."""
         for lane in self._lanes:
@@ -157,7 +167,7 @@ class Combiner:
     async def _feel(self, lane: Lane) -> None:
         asked_at = lane.asked_at
         try:
-            if await answers(self._connect, lane.patience) or lane.asked_at != asked_at:
+            if await answers(self._connect, PULSE_SHARE * lane.patience) or lane.asked_at != asked_at:
                 return
         finally:
             self._feeling = None

@@ -33,6 +33,9 @@ BATCH: Final = 128
 _USUAL: Final = 4
 """An answer that takes so many times as long as the one before it is not on its way as usual."""
 
+_AWAY: Final = 3
+"""So many failures in a row, the last of them while a connection was made, are no cut on the way."""
+
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
@@ -119,6 +122,8 @@ class Lane:
         """It waits for an answer, and nobody else gets one either."""
         self.patience = options.silent_seconds
         """After so many seconds without an answer it is worth a look whether others get one."""
+        self.refused: Callable[[], None] = lambda: None
+        """Called when no connection could be made, and it was not the first failure."""
         self.replicas: Final = ReplicaWait(options.wait_replicas, counters)
         self.last_error = ""
         self._connect = connect
@@ -147,6 +152,8 @@ class Lane:
                 self.last_error = str(error) or type(error).__name__
                 if self._around is not None:
                     self._around.lost()
+                if not self.connected and self._failures >= _AWAY:
+                    self.refused()
                 if self._failures in (1, 10):
                     _log.warning("store_connection_lost", attempts=self._failures, reason=self.last_error)
             finally:

@@ -152,6 +152,23 @@ async def test_F32_while_redis_is_away_callers_are_told_soon() -> None:
             assert await echo(combiner, "x") == "x"
 
 
+async def test_F32_who_is_under_way_when_redis_dies_is_told_as_soon_as_who_comes_then() -> None:
+    with RedisProcess() as server:
+        async with combining(server.url, PATIENT) as (combiner, counters):
+            (lane,) = combiner._lanes
+            server.pause()
+            under_way = asyncio.create_task(echo(combiner, "under way"))
+            patient = asyncio.create_task(echo(combiner, "patient", None))
+            await eventually(lambda: lane.asked_at)
+            server.kill()
+            with pytest.raises(StoreUnavailableError):
+                await asyncio.wait_for(under_way, PATIENCE)
+            assert counters["store.timed_out"] == 1
+            assert not patient.done()
+            server.start()
+            assert await patient == "patient"
+
+
 async def test_F32_a_frozen_redis_is_known_to_be_away_before_its_connection_is_given_up(
     redis_server: RedisProcess,
 ) -> None:
