@@ -21,6 +21,9 @@ from homing_rig.simulation.run import run
 from homing_rig.simulation.world import World
 from tests.unit.cli.conftest import Homing
 
+SEEDS = 75
+"""As many as an ordinary run has time for."""
+
 
 def test_a_calm_run_has_an_outcome_for_every_command() -> None:
     plan = plan_of(0, 100)
@@ -82,9 +85,10 @@ def test_every_kind_of_trouble_is_survived(kind: TroubleKind) -> None:
     assert run(plan).breaches == ()
 
 
-def test_seeds_find_nothing_in_the_product_and_meet_what_they_must() -> None:
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(500, marks=pytest.mark.long)])
+def test_seeds_find_nothing_in_the_product_and_meet_what_they_must(seeds: int) -> None:
     """A simulation that never meets a state proves nothing about it. Five hundred seeds meet all that is possible."""
-    found = list(suite.outcomes(range(25), 40, 1))
+    found = list(suite.outcomes(range(seeds), 40, 1))
     assert [one for one in found if one.breaches or one.failed] == []
     met = {name for one in found for name in one.marks}
     assert {f"{kind} node ready" for kind in TroubleKind if kind is not TroubleKind.OUTAGE} - met == set()
