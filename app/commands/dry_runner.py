@@ -62,7 +62,7 @@ class DryLane:
         """Return its place in line; None where it would not stand in it."""
         if self.now.has_room(self.lane):
             return None
-        return 1 if self.lane.order is LaneOrder.LATEST else len(self.now.waiting) + 1
+        return 1 if self.lane.order in (LaneOrder.LATEST, LaneOrder.LIFO) else len(self.now.waiting) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from app.core.commands.approval import ApprovalDecision
 from app.core.commands.command import Command, WaitReason
-from app.core.commands.routing import Outcome
-from app.core.profiles.lanes import CommandLane, LaneOrder
+from app.core.commands.routing import Follower, Outcome
+from app.core.profiles.lanes import CommandLane
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class LaneOccupancy:
 
     def has_room(self, lane: CommandLane) -> bool:
         """True if a command that comes now is sent at once."""
-        return self.in_flight < lane.width and not (lane.order is LaneOrder.FIFO and self.waiting)
+        return self.in_flight < lane.width and not (lane.order.queues and self.waiting)
 
 
 class HoldStore(Protocol):
@@ -83,6 +83,12 @@ class HoldStore(Protocol):
         Topics and values by which it is answered are in place then. None when it is not held any more, when its hold
         has ended, or when it cannot be read. Waits when its time has not come, or no second person has approved it.
         DeviceBusyError while another command keeps it from its topic.
+        """
+
+    async def pass_on(self, command_id: str) -> Follower | None:
+        """Note that the broker has a command, and free its place in a lane that waits for no more than that.
+
+        Return who stands first in line there; None where nobody does, or where the lane waits for the outcome.
         """
 
     async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:

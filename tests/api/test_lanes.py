@@ -25,6 +25,16 @@ methods = ["aim_*"]
 order = "latest"
 
 [[lane]]
+name = "move"
+methods = ["move_*"]
+order = "fifo_ack"
+
+[[lane]]
+name = "look"
+methods = ["silent_look"]
+order = "lifo"
+
+[[lane]]
 name = "door"
 methods = ["door"]
 hold = "0s"
@@ -112,3 +122,20 @@ async def test_a_lane_has_fifty_that_wait_at_most(rig: Rig) -> None:
     refused = await rig.send("ok")
     assert (refused.status_code, refused.json()["type"]) == (429, "urn:homing:problem:too-many-held")
     assert "lane flight of it has 50" in refused.json()["detail"]
+
+
+async def test_the_next_one_is_sent_once_the_broker_has_the_one_before_it(rig: Rig) -> None:
+    made = [await put(rig, f"move_{i}", timeout="20s") for i in range(5)]
+    await eventually(lambda: asyncio.sleep(0, len(rig.device.received) == 5))
+    assert [one["method"] for one in rig.device.received] == [one["method"] for one in made]
+    states = [(await rig.http.get(f"/v1/commands/{one['id']}")).json()["state"] for one in made]
+    assert set(states) <= {"pending", "acknowledged"}, "the device is silent: nothing waits for an outcome"
+
+
+async def test_the_last_one_that_came_is_sent_first(rig: Rig) -> None:
+    first, *others = [await put(rig, "silent_look", params={"to": i}, timeout="20s") for i in range(4)]
+    assert [one["state"] for one in others] == ["held"] * 3
+    for sent, end in enumerate((first, *reversed(others)), 1):
+        await eventually(lambda sent=sent: asyncio.sleep(0, len(rig.device.received) == sent))
+        assert (await rig.http.delete(f"/v1/commands/{end['id']}")).status_code == 200
+    assert [one["params"]["to"] for one in rig.device.received] == [0, 3, 2, 1]

@@ -89,6 +89,8 @@ class Row:
     was_held: bool = False
     rests: bool = False
     """Whether it keeps its place in a lane after its outcome."""
+    passed_on: bool = False
+    """Whether its place in a lane is free, as the broker has it."""
     decision: ApprovalDecision | None = None
     ready: int = 0
     """Its place among those that stand in line, by when they came there."""
@@ -200,9 +202,11 @@ class Model:
         """Return whether a lane has no room for a command; `turn` is the one that may be first in its line."""
         if new.lane is None:
             return False
-        line = self._line(new)
-        full = sum(row.waits or row.rests for row in self._in_lane(new)) >= new.lane.width
-        behind = new.lane.order is LaneOrder.FIFO and line and line[0].registration.command_id != turn
+        line, order = self._line(new), new.lane.order
+        full = sum((row.waits and not row.passed_on) or row.rests for row in self._in_lane(new)) >= new.lane.width
+        first = line[-1 if order is LaneOrder.LIFO else 0].registration.command_id if line else turn
+        strict = order in (LaneOrder.FIFO, LaneOrder.FIFO_ACK) or (order is LaneOrder.LIFO and turn)
+        behind = strict and first != turn
         return full or bool(behind)
 
     def _name(self, new: Registration) -> None:
@@ -236,7 +240,19 @@ class Model:
         if before not in (node, *others):
             others.append(before)
         row.waiting, row.state, row.claims = [node, *others], S.PENDING, row.claims + 1
+        row.passed_on = False
         self._name(row.registration)
+
+    def pass_on(self, identity: str) -> str | None:
+        row = self.rows.get(identity)
+        lane = None if row is None else row.registration.lane
+        if row is None or lane is None or lane.order is not LaneOrder.FIFO_ACK or row.state is S.HELD:
+            return None
+        row.passed_on = True
+        if row.state in (S.PENDING, S.SENT):
+            row.state = S.ACKNOWLEDGED
+        line = self._line(row.registration)
+        return line[0].registration.command_id if line else None
 
     def give_back(self, identity: str, token: str) -> bool:
         row = self.rows.get(identity)

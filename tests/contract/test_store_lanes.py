@@ -25,6 +25,8 @@ HOUR = timedelta(hours=1)
 S = CommandState
 FIFO = CommandLane("flight", LaneOrder.FIFO)
 LATEST = CommandLane("aim", LaneOrder.LATEST)
+FIFO_ACK = CommandLane("moves", LaneOrder.FIFO_ACK)
+LIFO = CommandLane("looks", LaneOrder.LIFO)
 TWO = CommandLane("lamps", LaneOrder.PARALLEL, 2)
 
 
@@ -258,7 +260,7 @@ async def test_nothing_is_left_of_a_lane(backend: Backend, store: StateStore) ->
     assert await backend.size() == 0
 
 
-@pytest.mark.parametrize("lane", [FIFO, LATEST, TWO])
+@pytest.mark.parametrize("lane", [FIFO, FIFO_ACK, LIFO, LATEST, TWO])
 async def test_who_is_in_a_lane_is_told_and_whether_it_has_room(store: StateStore, lane: CommandLane) -> None:
     assert await store.lane_now("dock-1", lane) == LaneOccupancy(0, ())
     made = await sent_and_waiting(store, lane, lane.width + 1)
@@ -272,7 +274,9 @@ async def test_who_is_in_a_lane_is_told_and_whether_it_has_room(store: StateStor
     assert await store.lane_now("dock-2", lane) == LaneOccupancy(0, ())
     for one in flying:
         await store.finish(one, S.CANCELLED, "node-a")
-    assert (await store.lane_now("dock-1", lane)).has_room(lane) == (lane is not FIFO), "the first in line comes first"
+    assert (await store.lane_now("dock-1", lane)).has_room(lane) == (not lane.order.queues), (
+        "the first in line comes first"
+    )
     for one in waiting:
         await store.finish(one, S.CANCELLED, "node-a")
     assert await store.lane_now("dock-1", lane) == LaneOccupancy(0, ())
@@ -285,3 +289,66 @@ async def test_a_place_at_rest_is_told_until_its_rest_is_over(backend: Backend, 
     assert not (await store.lane_now("dock-1", lane)).has_room(lane)
     await backend.advance(lane.rest)
     assert (await store.lane_now("dock-1", lane)).has_room(lane)
+
+
+async def test_the_last_one_that_came_is_the_next_one_of_a_lifo_lane(store: StateStore) -> None:
+    first, second, third = await sent_and_waiting(store, LIFO, 3)
+    ended = await store.respond(answer(first), "node-b")
+    assert ended.outcome is not None
+    assert ended.outcome.follower == Follower(third.command_id, "dock-1")
+    assert not await claimed(store, second)
+    fourth, held = await put(store, registration(lane=LIFO, waits=HOUR))  # the lane has room, whoever waits
+    assert not held
+    await store.respond(answer(fourth), "node-b")
+    assert not await claimed(store, second)
+    assert await claimed(store, third)
+    last = await store.respond(answer(third), "node-b")
+    assert last.outcome is not None
+    assert last.outcome.follower == Follower(second.command_id, "dock-1")
+    assert await claimed(store, second)
+
+
+async def test_several_are_in_flight_in_a_wide_lifo_lane_newest_first(store: StateStore) -> None:
+    made = await sent_and_waiting(store, replace(LIFO, width=2), 5)
+    for one in made[:2]:
+        await store.respond(answer(one), "node-b")
+    assert [await claimed(store, one, str(i)) for i, one in enumerate(made[2:])] == [False, False, True]
+    assert [await claimed(store, one, f"again-{i}") for i, one in enumerate(made[2:4])] == [False, True]
+    assert not await claimed(store, made[2], "full")
+
+
+async def test_the_next_one_of_a_fifo_ack_lane_goes_as_soon_as_the_broker_has_the_one_before_it(
+    store: StateStore,
+) -> None:
+    first, second, third = await sent_and_waiting(store, FIFO_ACK, 3)
+    assert not await claimed(store, second, "early")
+    next_one = Follower(second.command_id, "dock-1")
+    assert [await store.pass_on(first.command_id) for _ in range(2)] == [next_one, next_one]
+    assert await state_of(store, first) is S.ACKNOWLEDGED
+    assert not await claimed(store, third)
+    assert await claimed(store, second)
+    assert not await claimed(store, third, "early")
+    ended = await store.respond(answer(second), "node-b")  # the answer was quicker than the PUBACK
+    assert ended.outcome is not None
+    assert ended.outcome.follower == Follower(third.command_id, "dock-1")
+    assert await claimed(store, third)
+    await store.respond(answer(third, S.RUNNING), "node-b")
+    assert await store.pass_on(third.command_id) is None
+    assert await state_of(store, third) is S.RUNNING
+    _, held = await put(store, registration(lane=FIFO_ACK))
+    assert not held
+    assert (await store.respond(answer(first), "node-b")).verdict is MatchResult.WON
+
+
+async def test_only_a_fifo_ack_lane_is_passed_on(store: StateStore) -> None:
+    for lane in (FIFO, LIFO, LATEST):
+        first, second = await sent_and_waiting(store, lane, 2)
+        assert await store.pass_on(first.command_id) is None
+        assert not await claimed(store, second)
+    head, held = await sent_and_waiting(store, FIFO_ACK, 2)
+    assert await store.pass_on(held.command_id) is None
+    assert await state_of(store, held) is S.HELD
+    assert await state_of(store, head) is S.PENDING
+    plain, _ = await put(store, registration())
+    assert await store.pass_on(plain.command_id) is None
+    assert await store.pass_on("239-01JD0000000000000000000000") is None

@@ -62,6 +62,8 @@ lanes = st.sampled_from(
         None,
         CommandLane("one", LaneOrder.FIFO),
         CommandLane("two", LaneOrder.LATEST),
+        CommandLane("five", LaneOrder.LIFO),
+        CommandLane("six", LaneOrder.FIFO_ACK),
         CommandLane("four", LaneOrder.FIFO, rest=MINUTE),
         CommandLane("three", LaneOrder.PARALLEL, 2),
     ]
@@ -295,6 +297,17 @@ class Histories(RuleBasedStateMachine):
     def mark(self, which: int, state: CommandState, sender: str | None) -> None:
         identity = self.chosen(which).command_id
         self.agreed(self.model.mark(identity, state, sender), lambda store: store.mark(identity, state, sender))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999))
+    def pass_on(self, which: int) -> None:
+        identity = self.chosen(which).command_id
+
+        async def passed_on(store: StateStore) -> str | None:
+            follower = await store.pass_on(identity)
+            return None if follower is None else follower.command_id
+
+        self.agreed(self.model.pass_on(identity), passed_on)
 
     @precondition(lambda self: self.made)
     @rule()

@@ -18,6 +18,7 @@ from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
 from app.commands.deadlines.expirer import Expirer
+from app.commands.held.lane_turns import LaneTurns
 from app.commands.send.publisher import Publisher
 from app.commands.send.unsent import no_subscriber, not_sent
 from app.core.clock import Clock
@@ -69,6 +70,7 @@ class Claimant:
         self._now = clock.monotonic
         self._counters = counters
         self._observers = observers
+        self._turns = LaneTurns(store, publisher, observers)
         self._tasks: set[asyncio.Task[object]] = set()
         self._log = structlog.get_logger()
 
@@ -84,6 +86,7 @@ class Claimant:
         """Return when all that was begun is done."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
+        await self._turns.drained()
 
     async def claim(self, command: Command) -> Waits | None:
         """Claim a held command, and send it in the same turn as the store's reply, unless another node has it.

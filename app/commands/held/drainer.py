@@ -19,7 +19,7 @@ from app.core.commands.command import Command, CommandState, WaitReason
 from app.core.commands.faults import fault
 from app.core.errors import CapacityError, DeviceBusyError, UnavailableError
 from app.core.identifiers import partition_of
-from app.core.profiles.lanes import LaneOrder
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.commands import CommandReader
 from app.store.holds import HoldStore, Waits
 
@@ -146,7 +146,7 @@ class Drainer:
     async def _send_what_waits(self, device: WaitingDevice) -> int | None:
         """Return when something may be sent that waits on (µs); None if nothing waits, far away if nobody knows.
 
-        Oldest first, by the store's clock: that is the order in which lanes have them.
+        Oldest first, by the store's clock, and of a lane of order lifo newest first: so lanes have them.
         """
         heard, online = self._waiting.lately_heard(device), await self._judge.online(device.device_id)
         ids, blocked, awaited, seen = sorted(device.ids), set[str](), list[int](), list[HeldSighting]()
@@ -156,7 +156,7 @@ class Drainer:
                 held.append(command)
             else:
                 self._waiting.drop(device.device_id, identity)
-        for command in sorted(held, key=lambda one: (one.ready_at, one.id)):
+        for command in sorted(held, key=_turn):
             lane = command.lane
             if lane is not None and lane.name in blocked:
                 awaited.append(NOBODY_KNOWS)
@@ -171,7 +171,7 @@ class Drainer:
                 seen.append(HeldSighting(OTHER if there else waits.reason, command.created_at))
             taken = waits is not None and waits.reason is WaitReason.LANE
             unapproved = waits is not None and waits.reason is WaitReason.APPROVAL  # and so it stands in no line
-            if lane is not None and not unapproved and (taken or lane.order is not LaneOrder.PARALLEL):
+            if lane is not None and not unapproved and (taken or _comes_alone(lane, sent=waits is None)):
                 blocked.add(lane.name)  # the next one comes later, whatever became of this one
         self.gauges.saw(device.device_id, seen)
         return min(awaited, default=None)
@@ -198,3 +198,13 @@ class Drainer:
         device = self._waiting.add(device_id, command_id)
         if device is not None:
             self._waiting.keep_looking(device)
+
+
+def _turn(command: Command) -> tuple[int, str]:
+    last_comes_first = command.lane is not None and command.lane.order is LaneOrder.LIFO
+    return -command.ready_at if last_comes_first else command.ready_at, command.id
+
+
+def _comes_alone(lane: CommandLane, *, sent: bool) -> bool:
+    """True if the next one has no turn now: the one before it waits, or has the only place."""
+    return lane.order is not LaneOrder.PARALLEL and not (sent and lane.width > 1)

@@ -15,6 +15,7 @@ from app.core.payload import MISSING, JsonValue, Missing
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.templates import CommandFacts, facts_of
 from app.mqtt.base import MqttClient, Puback
+from app.runtime.listeners import Listeners
 
 
 class TraceCarrier(Protocol):
@@ -45,6 +46,8 @@ class Publisher:
         self.absence: Final = absence
         """Whether the broker tells of commands that nobody gets."""
         self.carrier = carrier
+        self.handed_over: Final[Listeners[Command, Puback]] = Listeners()
+        """Called with a command that the connection to the broker has taken, and the future of its PUBACK."""
 
     @property
     def connected(self) -> bool:
@@ -76,6 +79,7 @@ class Publisher:
         puback = self._mqtt.publish(publication)
         for tell in self._observers.published:
             tell(command.id, publication, puback)
+        self.handed_over(command, puback)
         return publication, puback
 
 

@@ -22,8 +22,27 @@ class LaneOrder(StrEnum):
     """Any that waits may be sent while the lane has room."""
     FIFO = "fifo"
     """One after the other, as they came, each after the outcome of the one before it."""
+    FIFO_ACK = "fifo_ack"
+    """One after the other, as they came, each as soon as the broker has the one before it."""
+    LIFO = "lifo"
+    """The last one that came is the next one."""
     LATEST = "latest"
     """One after the other, and only the last one waits: it takes the place of another that waits."""
+
+    @property
+    def queues(self) -> bool:
+        """True if whoever comes stands behind all that wait."""
+        return self in (LaneOrder.FIFO, LaneOrder.FIFO_ACK)
+
+    @property
+    def has_a_first(self) -> bool:
+        """True if only the first in line may be sent."""
+        return self.queues or self is LaneOrder.LIFO
+
+    @property
+    def wide(self) -> bool:
+        """True if several may be in flight."""
+        return self in (LaneOrder.PARALLEL, LaneOrder.LIFO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class LaneTable(StrictTable):
 
     name: TableName
     methods: Annotated[list[MethodPattern], Field(min_length=1)]
-    order: Literal["parallel", "fifo", "latest"] = "parallel"
+    order: Literal["parallel", "fifo", "fifo_ack", "lifo", "latest"] = "parallel"
     width: Annotated[int, Field(ge=1, le=WIDEST)] = 1
     rest: Annotated[timedelta, BeforeValidator(duration_between(timedelta(), LONGEST_REST)), DURATION_SCHEMA] = (
         timedelta()
@@ -33,8 +33,11 @@ class LaneTable(StrictTable):
 
     @model_validator(mode="after")
     def _has_its_width(self) -> LaneTable:
-        if self.width > 1 and LaneOrder(self.order) is not LaneOrder.PARALLEL:
+        order = LaneOrder(self.order)
+        if self.width > 1 and not order.wide:
             raise ValueError(f"width: is {self.width}, and a lane of order {self.order} has one at a time; allowed: 1")
+        if self.rest and order is LaneOrder.FIFO_ACK:
+            raise ValueError("rest: follows an outcome, for which a lane of order fifo_ack does not wait; allowed: 0s")
         return self
 
     def build(self) -> LaneRule:

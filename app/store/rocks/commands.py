@@ -18,7 +18,7 @@ from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import Command, CommandState
 from app.core.commands.history import Account
-from app.core.commands.routing import Outcome, Recorded
+from app.core.commands.routing import Follower, Outcome, Recorded
 from app.core.commands.stream import Marks, StreamPage
 from app.core.errors import StoreUnavailableError
 from app.core.memory import RECORDS_BYTES
@@ -158,6 +158,9 @@ class RocksStateStore:
 
     async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:
         return await self.change(lambda memory: memory.decide(command_id, decision, finisher))
+
+    async def pass_on(self, command_id: str) -> Follower | None:
+        return await self.change(lambda memory: memory.pass_on(command_id))
 
     async def give_back(self, command_id: str, token: str) -> bool:
         return await self.change(lambda memory: memory.give_back(command_id, token))

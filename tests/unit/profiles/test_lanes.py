@@ -29,6 +29,9 @@ def test_methods_find_their_lane() -> None:
     assert flight.lane == CommandLane("flight", LaneOrder.FIFO, 1, timedelta(seconds=5))
     assert (lamps.lane, lamps.hold) == (CommandLane("lamps", LaneOrder.PARALLEL, 3), timedelta(seconds=30))
     assert one.lane_of("land") is None
+    looks = parse_profile(HEAD + lane("looks", 'order = "lifo"', "width = 3"), "p").lane_of("fly_home")
+    assert looks is not None
+    assert looks.lane == CommandLane("looks", LaneOrder.LIFO, 3)
     refusing = parse_profile(HEAD + lane("flight", 'hold = "0s"'), "p").lane_of("fly_home")
     assert refusing is not None
     assert not refusing.hold
@@ -50,7 +53,9 @@ def test_methods_find_their_lane() -> None:
         (CLOSED, lane("a", methods='["l*"]') + lane("b", methods='["*d"]'), "lane.1.methods.0", "'land' is in lane a"),
         (HEAD, lane("a", "width = 101"), "lane.0.width", "100"),
         (HEAD, lane("a", "width = 2", 'order = "fifo"'), "lane.0", "a lane of order fifo has one at a time"),
-        (HEAD, lane("a", 'order = "random"'), "lane.0.order", "'parallel', 'fifo' or 'latest'"),
+        (HEAD, lane("a", 'order = "random"'), "lane.0.order", "'parallel', 'fifo', 'fifo_ack', 'lifo' or 'latest'"),
+        (HEAD, lane("a", "width = 2", 'order = "fifo_ack"'), "lane.0", "a lane of order fifo_ack has one at a time"),
+        (HEAD, lane("a", 'rest = "1s"', 'order = "fifo_ack"'), "lane.0", "does not wait; allowed: 0s"),
         (HEAD, lane("a", 'hold = "31d"'), "lane.0.hold", "is not a duration"),
         (HEAD, lane("a", 'hold = "721h"'), "lane.0.hold", "out of range"),
         (HEAD, lane("a", 'rest = "2h"'), "lane.0.rest", "allowed: 0ms to 1h"),

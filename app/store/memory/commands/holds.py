@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.core.commands.command import CommandState, WaitReason
+from app.core.commands.routing import Follower
 from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Waits
 from app.store.memory.commands.records import CommandTable, Record
-from app.store.rules import LANE_LOOK, micros
+from app.store.rules import LANE_LOOK, marked_by, micros
 
 
 class MemoryHolds:
@@ -57,12 +58,26 @@ class MemoryHolds:
         if lane is None:
             return None
         in_flight = self._table.in_flight(lane, registration.device_id)
-        comes_later = lane.order is LaneOrder.FIFO and self._table.line(registration)[0] is not record
+        comes_later = lane.order.has_a_first and self._table.first_in_line(registration) is not record
         if not comes_later and len(in_flight) < lane.width:
             return None
         look = micros(LANE_LOOK)
         free = (one.command.deadline + look if one.open else one.rests_until for one in in_flight)
         return Waits(WaitReason.LANE, min(free, default=self._table.now() + look))
+
+    async def pass_on(self, command_id: str) -> Follower | None:
+        self._table.forget_expired()
+        record = self._table.records.get(command_id)
+        if record is None or record.held or record.registration.lane is None:
+            return None
+        if record.registration.lane.order is not LaneOrder.FIFO_ACK:
+            return None
+        if record.command.state in marked_by(CommandState.ACKNOWLEDGED):
+            record.command = replace(record.command, state=CommandState.ACKNOWLEDGED)
+        record.passed_on = True
+        self._table.has_changed(record)
+        self._table.indexes.leave_lane(record.registration)
+        return self._table.follower(record.registration)
 
     async def give_back(self, command_id: str, token: str) -> bool:
         self._table.forget_expired()
@@ -90,6 +105,7 @@ def begin_flight(table: CommandTable, record: Record, home: str) -> None:
     if hold is None:
         raise ValueError("only held commands begin to wait later than they are registered")
     deadline = table.now() + micros(hold.timeout)
+    record.passed_on = False
     record.registration = replace(record.registration, home_node=home)
     record.command = replace(
         record.command,

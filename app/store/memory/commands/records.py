@@ -15,7 +15,7 @@ from app.core.commands.reception import Reception
 from app.core.commands.routing import Follower, Outcome
 from app.core.errors import DeviceBusyError, IllegalTransitionError
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import CommandLane
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.holds import LaneOccupancy
 from app.store.rules import busy, micros, retention_of
 
@@ -53,6 +53,8 @@ class Record:
     """The token of the last claim; one claims once."""
     rests_until: int = 0
     """Until when its place in a lane stays taken after the outcome; 0 when it was freed."""
+    passed_on: bool = False
+    """Whether its place in a lane is free before its outcome, as the broker has it."""
     number: int = 0
     """Its place in the order of registration."""
     follower: Follower | None = None
@@ -278,6 +280,8 @@ class CommandTable:
         values = self.indexes.values
         before = {one: values[one] for one in record.values if one in values}
         self.indexes.enter(record.registration, held=record.held, in_line=not record.command.awaits_approval)
+        if record.passed_on:
+            self.indexes.leave_lane(record.registration)
         if not record.open:
             rests = record.rests_until > self.now()
             self.indexes.leave(record.registration, keep=lambda one: one.topic in occupied, rests=rests)
@@ -311,6 +315,17 @@ class CommandTable:
     def line(self, registration: Registration) -> list[Record]:
         """Return those that wait in the lane of a command, first come first."""
         return [] if registration.lane is None else self._line(registration.lane, registration.device_id)
+
+    def first_in_line(self, registration: Registration) -> Record | None:
+        """Return the one that is the next in the lane of a command."""
+        line = self.line(registration)
+        last_comes_first = registration.lane is not None and registration.lane.order is LaneOrder.LIFO
+        return line[-1 if last_comes_first else 0] if line else None
+
+    def follower(self, registration: Registration) -> Follower | None:
+        """Return who waits for a place in the lane of a command that has become free."""
+        first = self.first_in_line(registration)
+        return None if first is None else Follower(first.command.id, registration.device_id)
 
     def occupancy(self, lane: CommandLane, device_id: str) -> LaneOccupancy:
         """Return how many have a place in a lane, and who waits."""

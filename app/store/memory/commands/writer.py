@@ -14,7 +14,7 @@ from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
 from app.core.commands.history import takes_late
 from app.core.commands.reception import reception_of, reception_of_finding
-from app.core.commands.routing import Follower, MatchResult, Outcome, Recorded
+from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.commands.stream import CommandChangeKind
 from app.core.errors import (
     CapacityError,
@@ -338,8 +338,7 @@ class MemoryCommandWriter:
             self._table.indexes.leave(registration, keep=lambda one: one.correlation is Correlation.ORDER, rests=rests)
         else:
             self._table.indexes.leave(registration, rests=rests)
-        line = self._table.line(registration)
-        record.follower = Follower(line[0].command.id, registration.device_id) if line else None
+        record.follower = self._table.follower(registration)
         self._table.expire(record, now)
         self._table.has_changed(record)
         if registration.notify:

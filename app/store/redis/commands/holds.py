@@ -9,16 +9,17 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from app.core import keys
-from app.core.commands.command import WaitReason
+from app.core.commands.command import CommandState, WaitReason
+from app.core.commands.routing import Follower
 from app.core.errors import DeviceBusyError, InvalidInputError, StoreUnavailableError, UnreadableRecordError
 from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
 from app.core.profiles.lanes import CommandLane
 from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Waits
 from app.store.redis.commands import records
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
-from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE
+from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_PASS_ON
 from app.store.redis.driver.unreadable import Unreadable
-from app.store.rules import MOST_HELD_OF_PARTITION, busy, micros
+from app.store.rules import MOST_HELD_OF_PARTITION, busy, marked_by, micros
 
 _BUSY: Final = "the device of the command"
 _NOTE_MS: Final = 600_000
@@ -72,6 +73,12 @@ class RedisHolds:
                 raise DeviceBusyError(busy(_BUSY, None))
             case _:
                 return None
+
+    async def pass_on(self, command_id: str) -> Follower | None:
+        allowed = records.words(marked_by(CommandState.ACKNOWLEDGED))
+        return records.first_in_line(
+            await self._lanes.run(HOLD_PASS_ON, _keys(command_id)[:1], command_id, CommandState.ACKNOWLEDGED, allowed)
+        )
 
     async def give_back(self, command_id: str, token: str) -> bool:
         held = bool(await self._lanes.run(HOLD_GIVE_BACK, _keys(command_id), command_id, token))

@@ -39,7 +39,14 @@ _LAST_INSTANT: Final = 253_402_300_799_999_999
 NO_EXPECTATIONS: Final = b"-"
 _LANE: Final = "l"
 _LANE_KIND: Final = re.compile(rf"(?:^|,)[^.,]+\.{_LANE}([a-z])([0-9]+):([0-9]+):([^.:,]+)$")
-_ORDERS: Final = {one[0]: one for one in LaneOrder}
+_LETTERS: Final = {
+    LaneOrder.PARALLEL: "p",
+    LaneOrder.FIFO: "f",
+    LaneOrder.FIFO_ACK: "a",
+    LaneOrder.LIFO: "s",
+    LaneOrder.LATEST: "l",
+}
+_ORDERS: Final = {letter: one for one, letter in _LETTERS.items()}
 
 _KINDS: Final = {Correlation.ID: "i", Correlation.VALUE: "v", Correlation.ECHO: "e", Correlation.ORDER: "o"}
 
@@ -234,9 +241,14 @@ def made(command_id: str, state: CommandState, finished_at: bytes, error: bytes 
 
 def _follower(heard: bytes) -> Follower | None:
     """Return who stands first in the lane whose place an outcome has freed."""
-    _, _, waits = heard.decode().partition(" ")
-    command_id, _, device_id = waits.partition(" ")
-    return Follower(command_id, device_id) if waits else None
+    _, _, waits = heard.partition(b" ")
+    return first_in_line(waits)
+
+
+def first_in_line(told: bytes) -> Follower | None:
+    """Return who stands first in a lane, as scripts tell it; None where nobody does."""
+    command_id, _, device_id = told.decode().partition(" ")
+    return Follower(command_id, device_id) if told else None
 
 
 def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
@@ -278,8 +290,8 @@ def _expectations(partition: int, registration: Registration) -> str:
 
 
 def order_of(lane: CommandLane) -> tuple[str, int]:
-    """The order of a lane as records have it, which is its first letter, and its width."""
-    return lane.order[0], lane.width
+    """The order of a lane as records have it, which is a letter, and its width."""
+    return _LETTERS[lane.order], lane.width
 
 
 def _lane(expectations: bytes) -> CommandLane | None:

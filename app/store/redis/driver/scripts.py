@@ -26,8 +26,8 @@ REGISTER, RESPOND, FINISH, CONFIRM, MARK, SWEEP, PENDING, FOLLOW, KEEP_HAPPENING
     load_script(f"commands/{name}")
     for name in ("register", "respond", "finish", "confirm", "mark", "sweep", "pending", "follow", "keep_happenings")
 )
-HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_DECIDE = _OF_HOLDS = tuple(
-    load_script(f"commands/{name}") for name in ("claim", "give_back", "lane", "decide")
+HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_DECIDE, HOLD_PASS_ON = _OF_HOLDS = tuple(
+    load_script(f"commands/{name}") for name in ("claim", "give_back", "lane", "decide", "pass_on")
 )
 HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tuple(
     load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")

@@ -29,7 +29,7 @@ end
 local lane = match.lane
 if lane then
   local count, soonest = taken_places(lane, now)
-  if count >= lane.width or (lane.order == 'f' and head_of(line_of(lane)) ~= id) then
+  if count >= lane.width or ((queues(lane) or lane.order == 's') and head_of(lane) ~= id) then
     return {'waits', 'lane', micros(count > 0 and soonest or now + LANE_LOOK_US)}
   end
 end

@@ -5,8 +5,8 @@
 --   about         "<created µs> <deadline µs> <retention ms> <quarantine µs> <idempotency digest or -> <expectations>
 --                 <home node> <device>" NUL method NUL profile NUL params. Expectations, with a comma between, are
 --                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order), e (by echo) or v<value digest>; - is none.
---                 A lane is among them as <digest>.l<first letter of its order><width>:<rest ms>:<name>: its place is taken, and freed,
---                 as a topic
+--                 A lane is among them as <digest>.l<letter of its order><width>:<rest ms>:<name>: its place is taken, and freed,
+--                 as a topic. A letter is p (parallel), f (fifo), a (fifo_ack), s (lifo) or l (latest)
 --   joined        further waiting nodes, with a blank before each
 --   watch         nodes that are told of progress as well, with a blank before each; they are waiting nodes, too
 --   seq           how many reports of progress there were; app/core/commands/history.py
@@ -181,10 +181,16 @@ local function line_of(lane)
   return key('held', lane.digest)
 end
 
--- The first command that waits in a line. What waits no more leaves it (100 at most: a script stays short).
-local function head_of(line)
+-- Whether who comes stands behind all that wait in a lane.
+local function queues(lane)
+  return lane.order == 'f' or lane.order == 'a'
+end
+
+-- The command that is the next in a lane. What waits no more leaves its line (100 at most: a script stays short).
+local function head_of(lane)
+  local line, place = line_of(lane), lane.order == 's' and -1 or 0
   for _ = 1, 100 do
-    local first = redis.call('ZRANGE', line, 0, 0)[1]
+    local first = redis.call('ZRANGE', line, place, place)[1]
     local found = first and read(first, 'state')
     if not first or not found or found[2] == 'held' then
       return first
@@ -366,7 +372,7 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   end
   happened(now, id, 'outcome', outcome.state, match, 1, outcome.error)
   local heard = wake(id, waiting, outcome, settler)
-  local follower = lane and head_of(line_of(lane))
+  local follower = lane and head_of(lane)
   return follower and table.concat({heard, follower, match.device}, ' ') or heard
 end
 

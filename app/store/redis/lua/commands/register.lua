@@ -12,7 +12,7 @@
 --       19 not before (µs; '' is any time)                20 `taken` where it is held only if its lane has no room,
 --                                                         or the time (µs) within which a second person has to approve it
 --       and of what goes through a lane, whose place is the last of the topics (15 to 20 are '' of what has no hold):
---       21 first letter of its order 22 its width         23 most held commands of it
+--       21 letter of its order      22 its width         23 most held commands of it
 --       24 error of those in whose place the command comes                                25 its rest (µs)
 -- Reply {'registered', created µs, deadline µs, state} | {'joined', command id, fields and values of the record}
 --       | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
@@ -83,7 +83,7 @@ local device = held and string.match(ARGV[2], ':(.*)$')
 local lane = ARGV[21] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[21], width = tonumber(ARGV[22]),
   rest = tonumber(ARGV[25])}
 if lane and (not held or ARGV[20] == 'taken') then
-  local taken = taken_places(lane, now) >= lane.width or (lane.order == 'f' and head_of(line_of(lane)))
+  local taken = taken_places(lane, now) >= lane.width or (queues(lane) and head_of(lane))
   if taken and not held then
     return {'taken'}
   end
