@@ -44,6 +44,7 @@ AT_A_TIME: Final = 64
 LOOK_SECONDS: Final = 0.1
 STANDS_SECONDS: Final = 2.0
 """For so long it is looked whether a run that a rule has stopped hands anything out."""
+TELL_SECONDS: Final = 5.0
 DEVICES: Final = "devices"
 
 
@@ -154,8 +155,10 @@ async def fleets(
             began = perf_counter()
             run_id = await _create(store, targets, in_flight)
             frozen, written = perf_counter() - began, await _memory(redis)
+            findings.write(f"{targets} targets are frozen: {frozen:.1f} s, Redis {written / MIB:.0f} MiB")
             books, driving = DeviceBooks(store), _Driving(server.url, run_id, kill_every)
             tasks = [asyncio.create_task(books.answer()), asyncio.create_task(driving.go_on())]
+            tasks.append(asyncio.create_task(_told(findings, redis, books, driving, targets)))
             peak = 0
             try:
                 overrun = await _stopped(store, run_id, tasks)
@@ -182,6 +185,18 @@ async def fleets(
     findings.figure("Redis for the run alone, when it has ended", kept / targets, " B each")
     findings.figure("Redis, with each command on record", (peak - before) / targets, " B each")
     findings.figure("Redis in all, at most", peak / MIB, " MiB")
+
+
+async def _told(findings: Findings, redis: Redis, books: DeviceBooks, driving: _Driving, targets: int) -> None:
+    """Say now and then how far it is, until cancelled: a long run is then no riddle."""
+    began = perf_counter()
+    while True:
+        await asyncio.sleep(TELL_SECONDS)
+        memory, ended = await _memory(redis), books.ended.total()
+        findings.write(
+            f"{perf_counter() - began:.0f} s: {len(books.got)} of {targets} devices got it, {ended} ended, "
+            f"{driving.kills} kills, Redis {memory / MIB:.0f} MiB"
+        )
 
 
 @asynccontextmanager
