@@ -147,6 +147,8 @@ class RunDriver:
             return None
         await self._register(known, [*unregistered, *handed])
         await self._cancel_open(known)
+        if 2 * len(handed) >= LOOKS and known.run.room:
+            return 0  # more of them have their turn, and most are there
         return BUSY_SECONDS if known.run.count(TargetMark.HANDED) else IDLE_SECONDS
 
     async def _holds_lease(self) -> bool:

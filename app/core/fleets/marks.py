@@ -40,6 +40,8 @@ class TargetMark(IntEnum):
 
 
 MARK_OF_WORD: Final = MappingProxyType({one.word: one for one in TargetMark})
+ENDED_WORDS: Final = tuple((one, one.word) for one in TargetMark if one.ended and one is not TargetMark.SKIPPED)
+"""The marks of targets that had their turn and have ended, with their words."""
 _OF_STATE: Final = MappingProxyType(
     {
         CommandState.SUCCEEDED: TargetMark.SUCCEEDED,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from app.core.errors import RunStateError
-from app.core.fleets.marks import TargetMark
+from app.core.fleets.marks import ENDED_WORDS, TargetMark
 from app.core.fleets.spec import APPROVE, RunSpec
 from app.core.fleets.windows import is_open as is_open_at
 
@@ -335,10 +335,12 @@ class FleetRun:
 
     def _fault(self, *, aborting: bool = False) -> str | None:
         """Return what the first rule says that stops the run; None when none does."""
-        counts = {word: number - self.status.forgiven.get(word, 0) for word, number in self.counts().items()}
-        words = [one.word for one in TargetMark if one.ended and one is not TargetMark.SKIPPED]
-        ended = sum(counts.get(one, 0) for one in words)
-        rules = (one for one in self.spec.stop if one.aborts or not aborting)
+        rules = [one for one in self.spec.stop if one.aborts or not aborting]
+        if not rules:  # as for most runs, twice for each target
+            return None
+        forgiven = self.status.forgiven
+        counts = {word: self._counts[mark] - forgiven.get(word, 0) for mark, word in ENDED_WORDS}
+        ended = sum(counts.values())
         return next((said for one in rules if (said := one.fault(counts, ended, len(self.marks)))), None)
 
     def _abort(self, now: int, why: Why, said: str = "", by: str = "") -> None:

@@ -22,7 +22,7 @@ from app.core.fleets.marks import TargetMark
 from app.core.fleets.run import RunState, new_run
 from app.core.fleets.spec import RunSpec, read_further, read_rules, read_waves
 from app.core.profiles.correlation import Correlation
-from app.fleets.driver import LEASE, DriverPorts, RunDriver
+from app.fleets.driver import BUSY_SECONDS, LEASE, LOOKS, DriverPorts, RunDriver
 from app.fleets.plan import FleetCommand, KnownRun, RunPlan
 from app.store.commands import Finished, Registered
 from app.store.fleets import NewRecord, RunChange
@@ -346,3 +346,19 @@ async def test_killed_again_and_again_it_ends_with_one_command_for_each(seed: in
     told = Counter(TargetMark[one.name].word for one in ends.values())
     assert await world.counts() == dict(told)
     assert (await world.known()).run.state is RunState.FAILED
+
+
+async def test_a_driver_goes_on_at_once_while_more_have_their_turn_and_rests_when_no_more_fit() -> None:
+    world = World(3 * LOOKS, in_flight=2 * LOOKS)
+    await world.create()
+    driver = await world.driver()
+    assert [await driver.round() for _ in range(3)] == [0, BUSY_SECONDS, BUSY_SECONDS]
+    assert world.children.sent.total() == 2 * LOOKS
+
+
+async def test_a_driver_does_not_hurry_from_one_that_is_away_to_the_next() -> None:
+    world = World(3 * LOOKS, in_flight=2 * LOOKS)
+    world.away = {f"dock-{index}" for index in range(10, 3 * LOOKS)}
+    await world.create()
+    assert await (await world.driver()).round() == BUSY_SECONDS
+    assert world.children.sent.total() == 10
