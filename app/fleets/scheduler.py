@@ -21,6 +21,7 @@ from app.core.schedules.schedule import (
     Occurrence,
     OccurrenceResult,
     Schedule,
+    ScheduleOverlap,
     decode_schedule,
     encode_schedule,
 )
@@ -35,6 +36,8 @@ PATIENCE_US: Final = 2_000_000
 ABANDONED_US: Final = 10_000_000
 """After so long any node begins what another one has not."""
 MOST_SAID: Final = 300
+_UNSEEN: Final = "no node looked within the catch-up, and neither for what followed within it"
+_WAITED: Final = "within the catch-up, what had begun before it did not end, or no node looked"
 _PASSED_OVER: Final = "others before it were missed, and are passed over"
 
 
@@ -142,9 +145,11 @@ class Scheduler:
         said = _PASSED_OVER if due.passed_over else ""
         plain = Occurrence(at=due.at, result=OccurrenceResult.BEGINNING, noted_at=now, node=self._node_id, reason=said)
         if due.missed:
-            reason = "no node looked within the catch-up, and neither for what followed within it"
+            reason = _WAITED if schedule.spec.overlap == ScheduleOverlap.QUEUE_ONE else _UNSEEN
             occurrence = replace(plain, result=OccurrenceResult.MISSED, reason=reason)
-        elif not await self._work.has_ended(schedule):
+        elif schedule.spec.overlap != ScheduleOverlap.PARALLEL and not await self._work.has_ended(schedule):
+            if schedule.spec.overlap == ScheduleOverlap.QUEUE_ONE:
+                return  # a later look decides it, or the one after it
             reason = f"{schedule.last_begun} has not ended"
             occurrence = replace(plain, result=OccurrenceResult.SKIPPED, reason=reason)
         else:

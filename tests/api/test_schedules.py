@@ -134,7 +134,7 @@ async def test_a_run_begins_when_it_is_time(rig: Rig) -> None:
         ({"command": {"method": "ok", "notify": []}}, "command.notify", "is unknown"),
         ({"device": None, "command": None, "run": {**RUN, "start_at": "now"}}, "run.start_at", "cron says when"),
         ({"device": None, "command": None, "run": {"targets": {}}}, "command", "is missing"),
-        ({"overlap": "replace"}, "body.overlap", "skip"),
+        ({"overlap": "replace"}, "body.overlap", "'skip', 'queue_one' or 'parallel'"),
         ({"catch_up": "10"}, "catch_up", "is not a duration"),
         ({"catch_up": "25h"}, "catch_up", "allowed: 10s to 24h"),
         ({"catch_up": "2h"}, "catch_up", "might be sent twice; allowed: up to 1h"),

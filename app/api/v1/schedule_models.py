@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
 from pydantic.json_schema import SkipJsonSchema
@@ -22,6 +22,7 @@ from app.core.schedules.schedule import (
     USUAL_CATCH_UP,
     OccurrenceResult,
     Schedule,
+    ScheduleOverlap,
     ScheduleSpec,
 )
 from app.store.rules import micros
@@ -54,9 +55,13 @@ class ScheduleBody(_ScheduleModel):
         Field(description="The command, as that of a fleet run. It is held until the device is there."),
     ] = None
     overlap: Annotated[
-        Literal["skip"],
-        Field(description="`skip`: an occurrence begins nothing while what the one before it began has not ended."),
-    ] = "skip"
+        ScheduleOverlap,
+        Field(
+            description="What becomes of an occurrence while what the one before it began has not ended. `skip`: it "
+            "begins nothing. `queue_one`: it waits for that, within `catch_up`, and of several that wait the latest "
+            "begins. `parallel`: it begins all the same."
+        ),
+    ] = ScheduleOverlap.SKIP
     catch_up: Annotated[
         str,
         Field(
@@ -94,7 +99,7 @@ class ScheduleView(_ScheduleModel):
     run: _Object | None
     device: str | None
     command: _Object | None
-    overlap: Literal["skip"]
+    overlap: ScheduleOverlap
     catch_up: str
     until: Instant | None
     enabled: bool
@@ -128,6 +133,7 @@ def spec_of(body: ScheduleBody) -> ScheduleSpec:
         catch_up=micros(read_length("catch_up", body.catch_up, MOST_CATCH_UP, LEAST_CATCH_UP)),
         until=None if body.until is None else parse_position("until", body.until, 0),
         enabled=body.enabled,
+        overlap=body.overlap,
     )
 
 
@@ -144,7 +150,7 @@ def schedule_json(schedule: Schedule, coming: list[int]) -> dict[str, Any]:
         "run": spec.run,
         "device": spec.device,
         "command": spec.command,
-        "overlap": "skip",
+        "overlap": spec.overlap,
         "catch_up": format_duration(timedelta(microseconds=spec.catch_up)),
         "until": None if spec.until is None else instant(spec.until),
         "enabled": spec.enabled,

@@ -46,6 +46,17 @@ class OccurrenceResult(StrEnum):
     """The principal of the schedule may not do this any more: the schedule has paused itself."""
 
 
+class ScheduleOverlap(StrEnum):
+    """The fate of an occurrence while what the one before it began has not ended."""
+
+    SKIP = auto()
+    """It begins nothing."""
+    QUEUE_ONE = auto()
+    """It waits for that end, within the catch-up; of several that wait the latest begins."""
+    PARALLEL = auto()
+    """It begins all the same."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
     """An instant of the timetable, and what became of it. `began` is the id of a run or of a command."""
@@ -71,6 +82,7 @@ class ScheduleSpec:
     """An occurrence that was missed by this much or less is still begun (µs)."""
     until: int | None = None
     enabled: bool = True
+    overlap: str = ScheduleOverlap.SKIP
 
 
 class DueOccurrence(NamedTuple):

@@ -299,3 +299,45 @@ async def test_what_cannot_be_read_keeps_no_other_schedule_from_its_work(world: 
     world.advance(MINUTE)
     await world.look()
     assert await world.results() == ["began"]
+
+
+async def test_one_that_queues_begins_when_the_last_one_has_ended_and_of_several_the_latest(world: World) -> None:
+    await world.put(overlap="queue_one")
+    world.advance(MINUTE)
+    await world.look()
+    begun = (await world.known()).last_begun
+    world.work.open = {begun}
+    for _ in range(3):
+        world.advance(MINUTE)
+        await world.look()
+    assert await world.results() == ["began"], "nothing is decided while they wait"
+    world.work.open = set()
+    await world.look()
+    await world.look()
+    assert await world.results() == ["began", "began"]
+    first, _ = (await world.known()).occurrences
+    assert "passed over" in first.reason
+    assert first.began != begun
+
+
+async def test_one_that_queues_waits_no_longer_than_its_catch_up(world: World) -> None:
+    await world.put(cron="0 * * * *", overlap="queue_one")
+    world.advance(MINUTE * 60)
+    await world.look()
+    world.work.open = {(await world.known()).last_begun}
+    world.advance(MINUTE * 60)
+    await world.look()
+    assert await world.results() == ["began"]
+    world.advance(MINUTE * 11)
+    await world.look()
+    assert await world.results() == ["missed", "began"]
+    assert "did not end" in (await world.known()).occurrences[0].reason
+
+
+async def test_one_that_may_be_parallel_asks_for_no_end(world: World) -> None:
+    await world.put(overlap="parallel")
+    for _ in range(3):
+        world.advance(MINUTE)
+        await world.look()
+        world.work.open.add((await world.known()).last_begun)
+    assert await world.results() == ["began"] * 3
