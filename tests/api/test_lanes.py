@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,14 @@ async def test_the_next_one_is_sent_once_the_broker_has_the_one_before_it(rig: R
     assert set(states) <= {"pending", "acknowledged"}, "the device is silent: nothing waits for an outcome"
 
 
+async def _has_received(rig: Rig, count: int) -> bool:
+    return len(rig.device.received) == count
+
+
 async def test_the_last_one_that_came_is_sent_first(rig: Rig) -> None:
     first, *others = [await put(rig, "silent_look", params={"to": i}, timeout="20s") for i in range(4)]
     assert [one["state"] for one in others] == ["held"] * 3
     for sent, end in enumerate((first, *reversed(others)), 1):
-        await eventually(lambda sent=sent: asyncio.sleep(0, len(rig.device.received) == sent))
+        await eventually(partial(_has_received, rig, sent))
         assert (await rig.http.delete(f"/v1/commands/{end['id']}")).status_code == 200
     assert [one["params"]["to"] for one in rig.device.received] == [0, 3, 2, 1]
