@@ -89,6 +89,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._place.leave()
         self._deaf = True
         super().connection_lost(exc)
+        self._forget_body()
 
     def data_received(self, data: bytes) -> None:
         """Parse it, and time what is not complete."""
@@ -174,11 +175,18 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.more_body = False
             self.cycle.message_event.set()
 
+    def _forget_body(self) -> None:
+        """Free a body that nobody has read, as the request was refused before: connections stay open for a while."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        if cycle is not None and (cycle.response_complete or cycle.disconnected):
+            cycle.body = bytearray()
+
     # --- a response calls this ---
 
     def on_response_complete(self) -> None:
         """Go on with the next request."""
         self.server_state.total_requests += 1
+        self._forget_body()
         if self.transport.is_closing():
             return
         if self.pipeline:

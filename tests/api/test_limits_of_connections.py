@@ -303,6 +303,18 @@ async def test_a_flood_of_pipelined_requests_is_read_as_far_as_it_is_served(serv
     assert served.limiter.held == 0
 
 
+async def test_a_body_that_nobody_reads_is_forgotten_with_the_answer(served: Served) -> None:
+    body = b"x" * 60_000
+    head = b"POST /v1/devices/dock-1/commands HTTP/1.1\r\nHost: elsewhere\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with connection(served.port) as (reader, writer):
+        writer.write(head + body)
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 421")
+        (one,) = served.server.server_state.connections
+        assert isinstance(one, BoundedProtocol)
+        assert one.cycle.response_complete
+        assert one.cycle.body == b""
+
+
 def parsed(served: Served) -> int:
     return max(len(one.pipeline) for one in served.server.server_state.connections if isinstance(one, BoundedProtocol))
 
