@@ -43,12 +43,12 @@ class Link:
                 seconds = 0.005 + 0.025 * drawn
             case _:
                 seconds = 0.0001 + 0.0002 * drawn if drawn < 0.98 else 0.3 * self._random()  # noqa: PLR2004
-        waits = self._stalled_until - self._loop.now
+        waits = self._stalled_until - self._loop.time()
         return seconds if waits <= 0 else seconds + waits
 
     def stall(self, seconds: float) -> None:
         """Hold back what is sent from now on, for so long; nothing is lost."""
-        self._stalled_until = max(self._stalled_until, self._loop.now + seconds)
+        self._stalled_until = max(self._stalled_until, self._loop.time() + seconds)
 
     def cut(self, *, silent: bool = False) -> None:
         """Break all connections: with a reset, or so that neither side is told."""
@@ -83,13 +83,13 @@ class _Way:
     def send(self, take: Callable[..., object], *arguments: Any) -> None:
         if self.vanishes:
             return
-        at = self._loop.now + self._link.delay()
+        at = self._loop.time() + self._link.delay()
         self._last = max(at, self._last)
         if self._last <= self.ends:
             self._loop.call_at(self._last, self._arrive, take, arguments, context=self._context)
 
     def _arrive(self, take: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        if self._loop.now <= self.ends:
+        if self._loop.time() <= self.ends:
             take(*arguments)
 
 
@@ -112,8 +112,8 @@ class Connection:
             return
         self._end()
         for number, (side, way) in enumerate(zip(self._sides, (self.to_client, self.to_server), strict=True)):
-            way.ends = self._loop.now + (0.0 if silent else self._link.delay())
-            later = side.patience if silent else way.ends - self._loop.now
+            way.ends = self._loop.time() + (0.0 if silent else self._link.delay())
+            later = side.patience if silent else way.ends - self._loop.time()
             if later < float("inf"):
                 if silent and number == 0:
                     self._link.half_open[self] = None
@@ -131,7 +131,7 @@ class Connection:
         """The client's host is gone: nothing more arrives, and the server has to find out."""
         if self.open:
             self._end()
-            self.to_server.ends = self.to_client.ends = self._loop.now
+            self.to_server.ends = self.to_client.ends = self._loop.time()
             self._told[0] = True
             self._loop.call_later(self._sides[1].patience, self._tell, 1, context=self._sides[1].context)
 
@@ -141,7 +141,7 @@ class Connection:
             return
         (self.to_server if who == 0 else self.to_client).send(self._tell, 1 - who)
         self._end()
-        (self.to_client if who == 0 else self.to_server).ends = self._loop.now
+        (self.to_client if who == 0 else self.to_server).ends = self._loop.time()
 
     def _end(self) -> None:
         self.open = False
