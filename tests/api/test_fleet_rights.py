@@ -1,4 +1,4 @@
-"""Who may begin, see and steer a fleet run, and which devices are its targets for whom."""
+"""The rights to begin, see and steer a fleet run, and the devices that are its targets for each caller."""
 
 from __future__ import annotations
 
