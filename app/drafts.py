@@ -20,7 +20,7 @@ SECONDS: Final = 10.0
 """A process needs half a second of them to begin, and more on a busy machine; its CPU time is bounded by itself."""
 MODULE: Final = "app.profiles.tools.draft"
 GIVEN: Final = ("PATH", "PYTHONPATH", "LANG", "LC_ALL")
-"""What a process that tries profiles is told of this one's environment, which may have secrets."""
+"""The variables that a process that tries profiles is given: others of this environment may have secrets."""
 
 
 class DraftTrials:

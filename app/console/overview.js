@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { call } from "./api.js";
 
 /** What is wrong is to be on the screen within 15 seconds, and some troubles are known after eight. */
-const EVERY_MS = 6000;
+export const EVERY_MS = 6000;
 
 /** @returns {{ overview: any, readAt: number, error: any, again: () => void }} */
 export function useOverview() {

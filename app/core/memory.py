@@ -30,7 +30,7 @@ class MemoryShares:
     broker_connections: int = 4_000
     sessions: int = 8_000
     subscriptions: int = 40_000
-    """Of all sessions together. Each takes 1.2 KiB."""
+    """The subscriptions of all sessions together. Each takes 1.2 KiB."""
     waiting_bytes: int = 64 * MIB
     """The bytes of messages that wait for clients of the broker, or are on the way to them."""
     retained_bytes: int = 32 * MIB

@@ -81,7 +81,7 @@ class _TakerDesk:
         self.dry: set[QueueSource] = set()
         """Sources that had not enough for all when they were asked last, and of which nobody has hinted since."""
         self.due: dict[QueueSource, float] = {}
-        """When something comes back in them, a loan that runs out or a retry, as far as that is known."""
+        """The instants at which something comes back in them, a loan that runs out or a retry, as far as is known."""
         self.look_at = 0.0
         """They are asked all the same then, by the clock of the loop, as hints may be lost."""
 
@@ -94,7 +94,7 @@ class _TakerDesk:
 
     @property
     def next_look(self) -> float:
-        """When somebody who waits looks, though nobody hints."""
+        """Return when somebody who waits looks, though nobody hints."""
         return min(self.look_at, *self.due.values()) if self.due else self.look_at
 
     def answered(self, source: QueueSource, due: int | None, now: float) -> None:

@@ -2,7 +2,7 @@
 
 import { Age, Copy, Loading, Trouble, When, html, useTick } from "../parts.js";
 import { Hour } from "../hour.js";
-import { useOverview } from "../overview.js";
+import { EVERY_MS, useOverview } from "../overview.js";
 import { clock, iso } from "../time.js";
 import { capital, checkOf, counted, isWell, partyOf, verdictOf } from "../words.js";
 
@@ -132,7 +132,7 @@ function Shown({ readAt, error, again }) {
     const seconds = Math.round((Date.now() - readAt) / 1000);
     return html`<${Trouble} error=${error} again=${again} what=${`No answer for ${seconds} s. Shown is the state of ${clock(readAt)}.`} />`;
   }
-  return html`<p class="muted shown">Shown: ${clock(readAt)}, read every 6 s while this page is visible.</p>`;
+  return html`<p class="muted shown">Shown: ${clock(readAt)}, read every ${EVERY_MS / 1000} s while this page is visible.</p>`;
 }
 
 export function Home() {

@@ -61,7 +61,7 @@ class WaitingRoom:
         self._bound = bound
         self._sessions = sessions
         self._holders: Counter[int] = Counter()
-        """By the identity of the message, which somebody holds as long as it is in here."""
+        """The number of holders, by the identity of the message, which somebody holds as long as it is in here."""
         self.taken = 0
 
     def take(self, message: Message) -> bool:

@@ -18,7 +18,7 @@ _TIME_LENGTH: Final = 10
 _RANDOM_LENGTH: Final = 16
 _RANDOM_BYTES: Final = _RANDOM_LENGTH * 5 // 8
 _TO_CROCKFORD: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", CROCKFORD.encode())
-"""From the digits of `b32encode`, which writes them quicker than we do: a run has a great many ids."""
+"""The table from the digits of `b32encode`, which is quicker than `digits`: a run has a great many ids."""
 _ALLOWED: Final = "allowed: 'run-' and a ULID of 26 characters in upper case"
 
 

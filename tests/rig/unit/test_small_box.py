@@ -20,13 +20,13 @@ async def test_it_measures_a_node_that_has_one_core_and_no_more_memory(monkeypat
     find_binary("taskset", "util-linux")
     monkeypatch.setattr(figures, "SETTLE_SECONDS", 0.0)
     held: set[tuple[int, int]] = set()
-    resident = figures._resident
+    resident = figures.resident
 
     def look(box: SmallBox) -> float:
         held.add((resource.prlimit(box.pid, resource.RLIMIT_DATA)[0], len(os.sched_getaffinity(box.pid))))
         return resident(box)
 
-    monkeypatch.setattr(figures, "_resident", look)
+    monkeypatch.setattr(figures, "resident", look)
     findings = Findings("", lambda _: None)
     await figures.small_box(findings, memory=400, connections=5, seconds=0.5)
     found = {one.name: one.value for one in findings.entries if isinstance(one, Figure)}
@@ -42,7 +42,7 @@ def test_the_node_has_one_core_and_no_more_memory() -> None:
     with SmallBox(within=figures._within(400)) as box:
         assert resource.prlimit(box.pid, resource.RLIMIT_DATA)[0] == 400 * figures.MIB
         assert len(os.sched_getaffinity(box.pid)) == 1
-        assert 20 < figures._resident(box) < 400
+        assert 20 < figures.resident(box) < 400
 
 
 def test_a_system_without_the_programs_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

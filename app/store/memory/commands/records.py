@@ -54,7 +54,7 @@ class Record:
     rests_until: int = 0
     """Until when its place in a lane stays taken after the outcome; 0 when it was freed."""
     passed_on: bool = False
-    """Whether its place in a lane is free before its outcome, as the broker has it."""
+    """True if its place in a lane is free before its outcome, as the broker has it."""
     number: int = 0
     """Its place in the order of registration."""
     follower: Follower | None = None

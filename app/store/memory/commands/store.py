@@ -21,8 +21,8 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
 
     It promises nothing across the end of the process: `changed` is told what somebody else may keep, and `not_before`
     is the least instant (µs) of its clock. No command is registered while those that are there take `max_bytes`.
-    `wake` is for tests that model several nodes on one store:
-    it is called for each waiting node but the receiver or finisher, where Redis would publish; `tell` likewise.
+    `wake` is for tests that model several nodes on one store: it is called for each waiting node but the receiver or
+    finisher, where Redis would publish; `tell` likewise.
     """
 
     def __init__(

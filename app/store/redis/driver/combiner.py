@@ -31,7 +31,7 @@ SILENT_SHARE: Final = 0.5
 frozen."""
 
 PULSE_SHARE: Final = 0.6
-"""For how much of a lane's patience Redis may think about a PING: with both, callers know within half a second."""
+"""Redis may think about a PING for so much of a lane's patience: with both, callers know within half a second."""
 
 _log = structlog.get_logger(__name__)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Final
 
-import psutil  # type: ignore[import-untyped] # it comes without types
 from typer import Option
 
 from app.core.broker.bounds import BrokerBounds
@@ -21,6 +20,8 @@ from app.core.sizes import MIB
 from app.store.memory.commands.records import RECORD_BYTES
 from homing_rig.figures.broker import PlainClient, SmallBox
 from homing_rig.figures.kit import FigureError, Findings
+from homing_rig.figures.small_box import resident
+from homing_rig.patience import PATIENCE
 
 BOUNDS: Final = BrokerBounds()
 AT_ONCE: Final = 50
@@ -28,7 +29,6 @@ AT_ONCE: Final = 50
 WINDOW: Final = 500
 """Messages that a publisher has under way."""
 WEEK: Final = 604_800
-PATIENCE_SECONDS: Final = 60.0
 SPARE: Final = 20
 """Connections and sessions that are left to the node itself, and to those that measure."""
 HEARD: Final = "homing/silent/command"
@@ -48,7 +48,7 @@ async def full_box(
     async with AsyncExitStack() as stack:
         box = stack.enter_context(SmallBox(within=("env", f"HOMING_UP_MEMORY={memory}MiB")))
         full = _FullBox(box, shares, share, stack)
-        findings.figure("memory, idle", _resident(box), " MiB")
+        findings.figure("memory, idle", resident(box), " MiB")
         for name, fill in (
             ("sessions of clients that are away, and subscriptions", full.sessions),
             ("retained messages", full.retained),
@@ -61,7 +61,7 @@ async def full_box(
             began = perf_counter()
             count = await fill()
             seconds = perf_counter() - began
-            findings.figure(f"memory with {count:,} {name}, after {seconds:.0f} s", _resident(box), " MiB")
+            findings.figure(f"memory with {count:,} {name}, after {seconds:.0f} s", resident(box), " MiB")
         findings.figure("memory at its peak", _peak(box), " MiB", most=memory)
         findings.figure("a message of one more client, to the disk and back", await full.one_more() * 1000, " ms")
 
@@ -130,7 +130,7 @@ class _FullBox:
             await writer.drain()
 
         await _by_turns(wait, count)
-        until = perf_counter() + PATIENCE_SECONDS
+        until = perf_counter() + PATIENCE
         while (waiting := await asyncio.to_thread(_waiters, self._box)) < count:
             if perf_counter() > until:
                 raise FigureError(f"of {count} callers, {waiting} wait")
@@ -220,13 +220,9 @@ async def _answered(reader: asyncio.StreamReader, expected: bytes) -> None:
 
 
 def _waiters(box: SmallBox) -> int:
-    with urllib.request.urlopen(f"http://127.0.0.1:{box.port}/metrics", timeout=PATIENCE_SECONDS) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{box.port}/metrics", timeout=PATIENCE) as response:
         lines = response.read().decode().splitlines()
     return int(sum(float(line.split()[-1]) for line in lines if line.startswith("homing_waiters")))
-
-
-def _resident(box: SmallBox) -> float:
-    return float(psutil.Process(box.pid).memory_info().rss / MIB)
 
 
 def _peak(box: SmallBox) -> float:

@@ -35,15 +35,15 @@ async def small_box(
         await _idle(findings, box, "second start", seconds)
     with SmallBox(within=within) as box:
         await _idle(findings, box, "without access (--open)", seconds)
-        before = _resident(box)
+        before = resident(box)
         clients = [await PlainClient.connect(box.mqtt_port, f"idle-{number}") for number in range(connections)]
-        findings.figure("memory of one connection", (_resident(box) - before) * 1024 / len(clients), " KiB")
+        findings.figure("memory of one connection", (resident(box) - before) * 1024 / len(clients), " KiB")
         for one in clients:
             one.close()
         cost, rate = await one_turn(box.mqtt_port, box.pid, seconds)
         findings.figure("messages of QoS 1 a second, kept", rate, "/s")
         findings.figure("CPU per message", cost, " µs")
-        findings.figure("memory after them", _resident(box), " MiB", most=memory)
+        findings.figure("memory after them", resident(box), " MiB", most=memory)
 
 
 def _within(memory: int) -> Sequence[str]:
@@ -56,11 +56,12 @@ def _within(memory: int) -> Sequence[str]:
 
 async def _idle(findings: Findings, box: SmallBox, name: str, seconds: float) -> None:
     await asyncio.sleep(SETTLE_SECONDS)
-    findings.figure(f"memory, idle, {name}", _resident(box), " MiB")
+    findings.figure(f"memory, idle, {name}", resident(box), " MiB")
     before = cpu_seconds(box.pid)
     await asyncio.sleep(seconds)
     findings.figure(f"CPU, idle, {name}", (cpu_seconds(box.pid) - before) / seconds * 100, " % of a core")
 
 
-def _resident(box: SmallBox) -> float:
+def resident(box: SmallBox) -> float:
+    """Return the MiB of memory that a node has now."""
     return float(psutil.Process(box.pid).memory_info().rss / MIB)
