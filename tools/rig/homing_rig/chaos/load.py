@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,7 +23,9 @@ from homing_simulator.families import ECHO
 MAX_OPEN: Final = 30_000
 """Commands whose callers wait at the same time; a bound, not a figure."""
 RETRY_PAUSE: Final = (0.05, 0.25)
-"""Seconds between two attempts of a caller."""
+"""Seconds between two attempts of a caller, besides those that the node asked for."""
+SHARED: Final = "store-unavailable"
+"""The problem that all nodes have at once. With any other one the next node is asked soon."""
 HANG_UP: Final = 0.3
 READERS: Final = 32
 
@@ -81,6 +83,8 @@ class Call:
     ended: float = 0.0
     attempts: int = 0
     error: str = ""
+    asked: float = 0.0
+    """The seconds that the last answer asked the caller to wait, where another node could do no better."""
 
     @property
     def seconds(self) -> float:
@@ -174,7 +178,7 @@ class Load:
             call.attempts += 1
             if await self._attempt(job, call):
                 return
-            await asyncio.sleep(self._rng.uniform(*RETRY_PAUSE))
+            await asyncio.sleep(call.asked + self._rng.uniform(*RETRY_PAUSE))
 
     async def _attempt(self, job: Job, call: Call) -> bool:
         """One request; whether the caller is content with the answer."""
@@ -214,6 +218,7 @@ class Load:
                 async with request as response:
                     status, replayed = response.status, "Idempotent-Replayed" in response.headers
                     said = _object(await response.read())
+                    call.asked = _asked(said, response.headers)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             self._no_answer(call, op, began, error)
             return False
@@ -310,6 +315,10 @@ def _overrun(said: dict[str, Any]) -> float | None:
 def _echo(result: object) -> str | None:
     echoed = result.get(ECHO) if isinstance(result, dict) else None
     return echoed if isinstance(echoed, str) else None
+
+
+def _asked(said: dict[str, Any], headers: Mapping[str, str]) -> float:
+    return float(headers.get("Retry-After", 0)) if str(said.get("type", "")).endswith(SHARED) else 0.0
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from homing_rig.chaos.load import SHARED
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE
@@ -22,15 +23,13 @@ from homing_rig.chaos.shared_figures import (
 )
 from homing_rig.rights import NODE_USER
 
-UNAVAILABLE = "store-unavailable"
-
 
 async def _trouble(rig: Rig) -> None:
     await rig.start_fleet()
     await rig.load_with_faults(rig.job())
     await rig.settle()
     measure(rig)
-    refusals = [seconds for reason, seconds in rig.load.refused_in if reason == UNAVAILABLE]
+    refusals = [seconds for reason, seconds in rig.load.refused_in if reason == SHARED]
     rig.measures |= {
         "refusals": len(refusals),
         "refused_p99_ms": round(1000 * quantile(refusals, 0.99), 1),
