@@ -118,6 +118,8 @@ class Load:
     refused_in: list[tuple[str, float]] = field(default_factory=list)
     """Reason and seconds of each attempt that a node answered without an outcome."""
     open: int = 0
+    late: float = 0.0
+    """How many seconds a command was sent after its turn, at most: then the rig itself was short of a processor."""
     _rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
@@ -151,6 +153,7 @@ class Load:
         tasks: set[asyncio.Task[None]] = set()
         for count in range(total):
             wait = began + count / rate - self.recorder.now()
+            self.late = max(self.late, -wait)
             if wait > 0:
                 await asyncio.sleep(wait)
             while self.open >= MAX_OPEN:

@@ -47,6 +47,7 @@ def measure(rig: Rig) -> None:
         "overrun_s": round(max(overruns, default=0.0), 3),
         "past_deadline": sum(fleet.counts["late"] for fleet in rig.fleets),
         "unmatched": sum(fleet.counts["unmatched"] for fleet in rig.fleets),
+        "rig_late_s": round(rig.load.late, 2),
         "retries": sum(call.attempts - 1 for call in calls),
         "p50_ms": milliseconds(calls, 0.50),
         "p99_ms": milliseconds(calls, 0.99),

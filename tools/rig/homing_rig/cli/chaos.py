@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from homing_rig.chaos.options import ChaosOptions
     from homing_rig.chaos.run import Result, Status
+
+LATE_SECONDS: Final = 1.0
+"""A rig that sends a command so long after its turn measures itself."""
 
 
 def chaos(  # noqa: PLR0913, PLR0917 - one per option
@@ -146,6 +149,11 @@ def _show(result: Result) -> None:
     out.console.print(table)
     measured = ", ".join(f"{name} {value:g}" for name, value in sorted(result.measures.items()))
     out.line(f"measured: {measured}")
+    late = result.measures.get("rig_late_s", 0.0)
+    if late > LATE_SECONDS:
+        out.line(
+            f"The rig itself was late by up to {late:g} s. On a machine this busy, times say nothing about Homing."
+        )
     out.line(f"history: {result.history}")
     out.line(f"again: {result.command}")
     out.console.print("PASSED" if result.passed else "FAILED")
