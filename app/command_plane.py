@@ -24,6 +24,7 @@ from app.commands.held.claimant import Claimant
 from app.commands.held.command_holder import CommandHolder
 from app.commands.held.drainer import Drainer
 from app.commands.held.held_judge import HeldJudge
+from app.commands.held.lane_resumer import LaneResumer
 from app.commands.peer_query import PeerQuery
 from app.commands.send.absence import Absence, OfflineSince, nobody_knows, nobody_knows_now
 from app.commands.send.admission import CommandAdmission, LastEvent, no_events
@@ -60,6 +61,7 @@ class CommandPlane:
     invoker: Invoker
     holder: CommandHolder
     approver: Approver
+    lanes: LaneResumer
     dry_runner: DryRunner
     absence: Absence
     expirer: Expirer
@@ -100,6 +102,7 @@ class _Sending:
     repeater: Repeater
     holder: CommandHolder
     approver: Approver
+    lanes: LaneResumer
     dry_runner: DryRunner
     drainer: Drainer
     judge: HeldJudge
@@ -145,6 +148,7 @@ def open_commands(
         invoker=sending.invoker,
         holder=sending.holder,
         approver=sending.approver,
+        lanes=sending.lanes,
         dry_runner=sending.dry_runner,
         absence=sending.absence,
         expirer=sending.expirer,
@@ -260,6 +264,7 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
             node_id=kernel.info.node_id,
             counters=kernel.counters,
         ),
+        lanes=LaneResumer(store=kernel.store, drainer=drainer, counters=kernel.counters),
         dry_runner=DryRunner(
             admission=way.admission,
             registrar=way.registrar,
@@ -312,6 +317,7 @@ def _drainer(
     kernel: Kernel, observed: Observed, home: _Home, way: _WayOut, around: CommandSurroundings
 ) -> tuple[Drainer, HeldJudge]:
     judge = HeldJudge(
+        store=kernel.store,
         publisher=way.publisher,
         admission=way.admission,
         may=around.may_send,

@@ -223,6 +223,7 @@ def _commands(kernel: Kernel, commands: CommandPlane) -> CommandPorts:
         invoker=commands.invoker,
         holder=commands.holder,
         approver=commands.approver,
+        lanes=commands.lanes,
         dry_runner=commands.dry_runner,
         profiles=kernel.languages.profiles,
         default_profile=kernel.settings.profile,

@@ -89,4 +89,5 @@ def _lane(one: DryLane) -> dict[str, object]:
         "in_flight": one.now.in_flight,
         "waiting": len(one.now.waiting),
         "position": one.position,
+        "stopped": one.now.stop is not None,
     }

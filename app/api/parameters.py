@@ -17,6 +17,7 @@ from app.core import identifiers
 from app.core.characters import shown
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id
+from app.core.profiles.lanes import LANE_NAME
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 200
@@ -35,6 +36,15 @@ def _profile(name: str) -> str:
     if re.fullmatch(PROFILE, name) is None:
         raise InvalidInputError(
             "name", "is none of a profile; allowed: a lower-case letter, then up to 31 of a-z 0-9 _ -"
+        )
+    return name
+
+
+def lane_name(name: str) -> str:
+    """Return the name of a lane; InvalidInputError."""
+    if re.fullmatch(LANE_NAME, name) is None:
+        raise InvalidInputError(
+            "lane", "is none of a profile; allowed: a lower-case letter, then up to 31 of a-z 0-9 _ -"
         )
     return name
 

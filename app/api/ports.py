@@ -21,6 +21,7 @@ from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
 from app.commands.held.approver import Approver
 from app.commands.held.command_holder import CommandHolder
+from app.commands.held.lane_resumer import LaneResumer
 from app.commands.send.invoker import Invoker
 from app.core.clock import Clock
 from app.core.commands.command import IfOffline
@@ -106,6 +107,7 @@ class CommandPorts:
     invoker: Invoker
     holder: CommandHolder
     approver: Approver
+    lanes: LaneResumer
     dry_runner: DryRunner
     profiles: Mapping[str, DeviceProfile]
     """Those that this node speaks, by name."""

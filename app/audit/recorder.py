@@ -140,6 +140,10 @@ class Audit(Observer):
         """A second person is about to approve or refuse a command."""
         self._tell("approval", {"command": command_id, "decision": decision}, device_id)
 
+    def lane_resumed(self, device_id: str, lane: str, stopped_by: str | None) -> None:
+        """A caller has a lane of a device go on after a command failed."""
+        self._tell("lane", {"lane": lane, "do": "resume", "command": stopped_by}, device_id)
+
     def followed(self, what: Mapping[str, str | None]) -> None:
         """A caller has begun to follow a command or events."""
         self._tell("stream", what, what.get("device"))

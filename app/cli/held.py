@@ -1,4 +1,4 @@
-"""`homing held`: commands that wait to be sent, an end to the wait of one device, and decisions of a second person."""
+"""`homing held`: commands that wait to be sent, an end to such waits, lanes that go on, decisions of second persons."""
 
 from __future__ import annotations
 
@@ -74,6 +74,28 @@ def cancel(
                 complain(f"{held.id} was being sent when it was cancelled: the device may act")
             cancelled.append(now)
     table(shown, [one.raw for one in cancelled], _ended, ("id", "device", "method", "state"))
+
+
+@application.command()
+def resume(
+    device: Annotated[
+        str, typer.Argument(metavar="DEVICE", help="The device id, such as dock-1.", autocompletion=devices)
+    ],
+    lane: Annotated[str, typer.Argument(metavar="LANE", help="The lane, as the profile names it.")],
+    *,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Have a lane of a device go on that stands since a command failed. Exit code: 0 it does not stand, 8 not allowed.
+
+    The next command in line is tried at once. Cancel first what you do not want any more.
+    """
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        found = homing.resume_lane(device, lane)
+    table(shown, [found], _resumed, ("device", "lane", "resumed", "stopped_by", "next"))
 
 
 @application.command()
@@ -156,6 +178,11 @@ def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
         *(one["id"], one["device_id"], one["method"], ", ".join(hold.get("waits_for", ()))),
         *(str(hold.get(name, "")) for name in _OF_HOLD),
     )
+
+
+def _resumed(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
+    resumed = "yes" if one["resumed"] else "it did not stand"
+    return one["device_id"], one["lane"], resumed, one.get("stopped_by", ""), one.get("next", "")
 
 
 def _ended(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object

@@ -11,6 +11,8 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:due:{p}` | sorted set | ids of open commands by deadline (µs) | with its last record |
 | `mqtt:held:{p}` | sorted set | `<command id> <device>` that are held, by their end (µs) | as its records |
 | `mqtt:held:{p}:<digest>` | sorted set | ids that wait in a lane of a device, by registration (µs) | as its records |
+| `mqtt:held:{p}:<digest>:sent` | string | when a command left through a lane with a pace last (µs) | 1 min after |
+| `mqtt:held:{p}:<digest>:stopped` | string | `<at µs> <command id>` after which a lane waits | when it is resumed |
 | `mqtt:held:last` | string | a note that changes when a command was held, or a claim undone | 10 min after |
 | `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
 | `mqtt:history:{p}:<command id>` | sorted set | `<number> <at µs> <JSON text>` by number | with its record |

@@ -10,6 +10,7 @@ from app.core.commands.approval import ApprovalDecision
 from app.core.commands.command import Command, WaitReason
 from app.core.commands.routing import Follower, Outcome
 from app.core.profiles.lanes import CommandLane
+from app.store.rules import WITHOUT_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class Waits:
     reason: WaitReason
     until: int
 
+    @property
+    def for_a_person(self) -> bool:
+        """True if its lane stands until somebody has it go on."""
+        return self.reason is WaitReason.LANE and self.until >= WITHOUT_END
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -47,15 +53,40 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneStop:
+    """The reason why those that wait in a lane wait for a person: a command whose end was no success, and its instant.
+
+    `at` is in microseconds on the store's clock.
+    """
+
+    at: int
+    command_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The result of a person's word about a lane of a device: whether it stood, and who is the next in line there."""
+
+    stop: LaneStop | None
+    follower: Follower | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LaneOccupancy:
-    """A lane of a device as it is now: how many have a place, in flight or at rest, and who waits, first come first."""
+    """A lane of a device as it is now: how many have a place, in flight or at rest, and who waits, first come first.
+
+    `until` is when its pace allows the next command, or a lane that it excludes may be empty (µs); 0 if both are so.
+    """
 
     in_flight: int
     waiting: tuple[str, ...]
+    until: int = 0
+    stop: LaneStop | None = None
 
     def has_room(self, lane: CommandLane) -> bool:
         """True if a command that comes now is sent at once."""
-        return self.in_flight < lane.width and not (lane.order.queues and self.waiting)
+        closed = self.until or self.stop is not None or self.in_flight >= lane.width
+        return not closed and not (lane.order.queues and self.waiting)
 
 
 class HoldStore(Protocol):
@@ -90,6 +121,9 @@ class HoldStore(Protocol):
 
         Return who stands first in line there; None where nobody does, or where the lane waits for the outcome.
         """
+
+    async def resume(self, device_id: str, lane: str) -> Resumed:
+        """Have a lane of a device go on that stands since a command failed; nothing happens to one that does not."""
 
     async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:
         """Note the decision of a second person about a held command; of several that come at once one counts.

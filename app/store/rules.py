@@ -42,6 +42,8 @@ MOST_HELD_OF_LANE: Final = 50
 """The number of commands of one lane of a device that may be held."""
 LANE_LOOK: Final = timedelta(seconds=1)
 """The time after the deadline of a command in which whoever waits for its place in a lane looks again."""
+WITHOUT_END: Final = 10**17
+"""The instant (µs) of what comes by somebody's word alone: far away."""
 MOST_HELD_OF_PARTITION: Final = 1_000
 """The number of commands of a partition that may be held: a script looks at all of them."""
 GONE: Final = fault("gone", "the command is not on record any more")

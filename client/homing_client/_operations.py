@@ -160,6 +160,11 @@ def decide(command_id: str, fingerprint: str, decision: str, note: str) -> Reque
     )
 
 
+def resume_lane(device_id: str, lane: str) -> Request:
+    """Have a lane of a device go on after a failure. Sent twice, the second changes nothing."""
+    return Request("POST", "/v1/devices/{device_id}/lanes/{lane}/resume", path={"device_id": device_id, "lane": lane})
+
+
 def page(filters: Mapping[str, str | None], cursor: str | None, limit: int | None) -> Request:
     """A page of commands, newest first."""
     return Request("GET", "/v1/commands", query={**filters, "limit": _number(limit), "cursor": cursor})

@@ -116,7 +116,7 @@ class Mqtt(LoopbackMqttClient):
 
 
 class Device:
-    """A device of the `homing` profile that obeys what the method says: `ok`, `refuse`, `big`, or else is silent."""
+    """A device of the `homing` profile that obeys what the method says: `ok`, `ok_…`, `refuse`, `big`, or else is silent."""
 
     def __init__(self, broker: LoopbackBroker) -> None:
         self.client = LoopbackMqttClient(broker, "device", Counter())
@@ -142,7 +142,7 @@ class Device:
         self.received.append(command)
         self.heard.set()
         match command["method"]:
-            case "ok":
+            case method if method == "ok" or method.startswith("ok_"):
                 self.answer(command, '"status":"ok","result":{"height":20.50,"serial":18446744073709551615}')
             case "refuse":
                 self.answer(command, '"status":"error","error":{"code":42,"message":"no GPS"}')

@@ -36,6 +36,23 @@ methods = ["silent_look"]
 order = "lifo"
 
 [[lane]]
+name = "mission"
+methods = ["ok_step_*", "silent_step"]
+order = "fifo"
+on_failure = "stop"
+
+[[lane]]
+name = "blink"
+methods = ["ok_blink_*"]
+order = "fifo"
+pace = "5/s"
+
+[[lane]]
+name = "clean"
+methods = ["ok_clean"]
+excludes = ["mission"]
+
+[[lane]]
 name = "door"
 methods = ["door"]
 hold = "0s"
@@ -144,3 +161,53 @@ async def test_the_last_one_that_came_is_sent_first(rig: Rig) -> None:
         await eventually(partial(_has_received, rig, sent))
         assert (await rig.http.delete(f"/v1/commands/{end['id']}")).status_code == 200
     assert [one["params"]["to"] for one in rig.device.received] == [0, 3, 2, 1]
+
+
+async def test_after_a_failure_the_rest_of_a_lane_waits_for_a_person(rig: Rig) -> None:
+    head = await put(rig, "silent_step", timeout="20s")
+    behind = [await put(rig, f"ok_step_{i}", timeout="20s") for i in range(2)]
+    assert (await rig.http.delete(f"/v1/commands/{head['id']}")).status_code == 200
+    resume = "/v1/devices/drone-1/lanes/mission/resume"
+
+    async def explained() -> bool:
+        verdict = (await rig.http.get(f"/v1/commands/{behind[0]['id']}/explain")).json()["verdict"]
+        return "lane mission (fifo) of drone-1 stands since command " + head["id"] in verdict["evidence"][0]
+
+    async def counted() -> bool:
+        return "homing_lanes_stopped 1.0" in (await rig.http.get("/metrics")).text
+
+    await eventually(explained)
+    await eventually(counted)
+    late = await put(rig, "ok_step_late", timeout="20s")
+    dry = (await rig.http.post("/v1/devices/drone-1/commands?dry_run=true", json={"method": "ok_step_x"})).json()
+    assert (dry["would"], dry["lane"]["stopped"], dry["lane"]["position"]) == ("wait", True, 4)
+    assert len(rig.device.received) == 1
+    resumed = await rig.http.post(resume)
+    assert resumed.status_code == 200, resumed.text
+    told = resumed.json()
+    assert (told["resumed"], told["stopped_by"], told["next"]) == (True, head["id"], behind[0]["id"])
+    for one in (*behind, late):
+        await becomes(rig, one, "succeeded")
+    again = (await rig.http.post(resume)).json()
+    assert again == {"device_id": "drone-1", "lane": "mission", "resumed": False}
+    refused = await rig.http.post("/v1/devices/drone-1/lanes/Mission/resume")
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:homing:problem:invalid-input")
+
+
+async def test_a_lane_keeps_its_pace_over_the_outcomes(rig: Rig) -> None:
+    made = [await put(rig, f"ok_blink_{i}", timeout="20s") for i in range(4)]
+    assert [one["state"] for one in made] == ["pending", "held", "held", "held"]
+    for one in made:
+        await becomes(rig, one, "succeeded")
+    found = [(await rig.http.get(f"/v1/commands/{one['id']}")).json() for one in made]
+    assert [one["method"] for one in rig.device.received] == [one["method"] for one in found]
+
+
+async def test_a_lane_waits_for_one_that_it_excludes_and_goes_on_with_its_outcome(rig: Rig) -> None:
+    flying = await put(rig, "silent_step", timeout="20s")
+    cleaning = await put(rig, "ok_clean", timeout="20s")
+    assert cleaning["state"] == "held"
+    verdict = (await rig.http.get(f"/v1/commands/{cleaning['id']}/explain")).json()["verdict"]
+    assert "until mission of it have nothing in flight" in verdict["evidence"][0]
+    assert (await rig.http.delete(f"/v1/commands/{flying['id']}")).status_code == 200
+    await becomes(rig, cleaning, "succeeded")

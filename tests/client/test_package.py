@@ -26,6 +26,7 @@ from tests.client.twins import all_of, done
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "client" / "homing_client"
 PATH: Final = {
+    "lane": "flight",
     "client_id": "dock-1",
     "command_id": "000-01J00000000000000000000001",
     "device_id": "dock-1",
@@ -145,6 +146,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "DELETE /v1/broker/sessions/{client_id}": lambda homing: done(homing.broker.end_session, "dock-1"),
     "GET /v1/broker/retained": lambda homing: done(homing.broker.retained, topic="a/+"),
     "DELETE /v1/broker/retained": lambda homing: done(homing.broker.delete_retained, "a/b"),
+    "POST /v1/devices/{device_id}/lanes/{lane}/resume": lambda homing: done(homing.resume_lane, D, "flight"),
     "GET /v1/approvals": lambda homing: done(homing.approvals),
     "GET /v1/commands/{command_id}/approvals": lambda homing: done(homing.approval, C),
     "POST /v1/commands/{command_id}/approvals": lambda homing: done(homing.approve, C, "f"),

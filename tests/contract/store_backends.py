@@ -170,7 +170,7 @@ class RedisBackend:
     END = "mqtt:node:-end-"
 
     def __init__(self, url: str, node_url: str) -> None:
-        self._node_url = node_url
+        self.node_url = node_url
         self._client = Redis.from_url(url)
         self._channels = self._client.pubsub()
         self._stores: list[RedisStateStore] = []
@@ -182,7 +182,7 @@ class RedisBackend:
         await self.woken()
 
     async def open(self) -> StateStore:
-        store = redis_store(self._node_url)
+        store = redis_store(self.node_url)
         self._stores.append(store)
         await store.start()
         return store

@@ -15,7 +15,7 @@ from app.core.commands.command import OPEN_STATES, Command, CommandState
 from app.core.commands.reception import Reception, reception_of
 from app.core.commands.routing import Outcome, Recorded
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import LaneOrder
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.commands import Finished, Joined, Registered
 from app.store.holds import Claimed, Decided, Waits
 from app.store.rules import refused_by_second, superseded
@@ -138,6 +138,9 @@ class Model:
         self.rows: dict[str, Row] = {}
         self.values: dict[tuple[str, str], str] = {}
         self.turns = 0
+        self.sent: set[tuple[str, str]] = set()
+        """Devices and names of their lanes through which something left, where a pace matters: a minute is long."""
+        self.stopped: set[tuple[str, str]] = set()
 
     def register(self, new: Registration) -> Plain:
         if new.command_id in self.rows:
@@ -161,6 +164,7 @@ class Model:
         self.rows[new.command_id] = Row(new, [new.home_node], state, was_held=held, ready=self.turns)
         if held:
             return "held"
+        self._leaves(new)
         self._name(new)
         return "registered"
 
@@ -189,25 +193,64 @@ class Model:
         row.state, row.ready = S.HELD, self.turns
         return (True, None)
 
-    def _in_lane(self, new: Registration) -> list[Row]:
-        key = (new.device_id, new.lane and new.lane.name)
-        rows = self.rows.values() if new.lane is not None else ()
-        return [row for row in rows if (row.registration.device_id, row.lane_name) == key]
-
     def _line(self, new: Registration) -> list[Row]:
-        line = [row for row in self._in_lane(new) if row.state is S.HELD and not row.unapproved]
-        return sorted(line, key=lambda row: row.ready)
+        return [] if new.lane is None else self._standing(new.device_id, new.lane.name)
+
+    def _standing(self, device: str, lane: str) -> list[Row]:
+        rows = [one for one in self.rows.values() if (one.registration.device_id, one.lane_name) == (device, lane)]
+        return sorted((row for row in rows if row.state is S.HELD and not row.unapproved), key=lambda row: row.ready)
+
+    def _follower(self, new: Registration) -> str | None:
+        lanes = () if new.lane is None else (() if self._stands(new) else (new.lane.name,), new.lane.excluded_by)
+        lines = (self._standing(new.device_id, one) for some in lanes for one in some)
+        return next((line[0].registration.command_id for line in lines if line), None)
 
     def _taken(self, new: Registration, turn: str = "") -> bool:
         """Return whether a lane has no room for a command; `turn` is the one that may be first in its line."""
         if new.lane is None:
             return False
         line, order = self._line(new), new.lane.order
-        full = sum((row.waits and not row.passed_on) or row.rests for row in self._in_lane(new)) >= new.lane.width
+        full = self._in_flight(new.device_id, new.lane.name) >= new.lane.width
+        full = full or self._kept_back(new.device_id, new.lane) or self._stands(new)
         first = line[-1 if order is LaneOrder.LIFO else 0].registration.command_id if line else turn
         strict = order in (LaneOrder.FIFO, LaneOrder.FIFO_ACK) or (order is LaneOrder.LIFO and turn)
         behind = strict and first != turn
         return full or bool(behind)
+
+    def _in_flight(self, device: str, lane: str) -> int:
+        rows = [one for one in self.rows.values() if (one.registration.device_id, one.lane_name) == (device, lane)]
+        return sum((row.waits and not row.passed_on) or row.rests for row in rows)
+
+    def _kept_back(self, device: str, lane: CommandLane) -> bool:
+        busy = any(self._in_flight(device, one) for one in lane.excludes)
+        return busy or (bool(lane.pace) and (device, lane.name) in self.sent)
+
+    def _stands(self, new: Registration) -> bool:
+        return new.lane is not None and new.lane.stops and (new.device_id, new.lane.name) in self.stopped
+
+    def _leaves(self, new: Registration) -> None:
+        if new.lane is not None and new.lane.pace:
+            self.sent.add((new.device_id, new.lane.name))
+
+    def _ends(self, row: Row, *, held: bool, stood: bool) -> None:
+        """Stop the lane of a command that has ended without success, unless it was cancelled while it waited."""
+        lane, unsent = row.registration.lane, row.state is S.UNSENT
+        if lane is None or not lane.stops or row.state is S.SUCCEEDED:
+            return
+        if (unsent and stood) if held else (not unsent or row.was_held):
+            self.stopped.add((row.registration.device_id, lane.name))
+
+    def resume(self, device: str, lane: str) -> Plain:
+        if (device, lane) not in self.stopped:
+            return (False, None)
+        self.stopped.remove((device, lane))
+        line = self._standing(device, lane)
+        return (True, line[0].registration.command_id if line else None)
+
+    def lane_now(self, device: str, lane: CommandLane) -> Plain:
+        waiting = tuple(row.registration.command_id for row in self._standing(device, lane.name))
+        stopped = lane.stops and (device, lane.name) in self.stopped
+        return (self._in_flight(device, lane.name), waiting, self._kept_back(device, lane), stopped)
 
     def _name(self, new: Registration) -> None:
         named = [one for one in new.expectations if one.correlation is Correlation.VALUE]
@@ -231,6 +274,7 @@ class Model:
             return "DeviceBusyError"
         row.token = token
         self._begin_flight(row, node)
+        self._leaves(row.registration)
         return ("claimed", row.command())
 
     def _begin_flight(self, row: Row, node: str) -> None:
@@ -251,8 +295,7 @@ class Model:
         row.passed_on = True
         if row.state in (S.PENDING, S.SENT):
             row.state = S.ACKNOWLEDGED
-        line = self._line(row.registration)
-        return line[0].registration.command_id if line else None
+        return self._follower(row.registration)
 
     def give_back(self, identity: str, token: str) -> bool:
         row = self.rows.get(identity)
@@ -308,6 +351,7 @@ class Model:
             row.reception = reception_of(answer)
             if answer.state is not S.SUCCEEDED and not was_held:
                 row.rest()
+            self._ends(row, held=was_held, stood=was_held)
             row.freed.update(topics)
             return ("won", identity, row.outcome(), waiting)
         if open_only:
@@ -335,12 +379,13 @@ class Model:
             return "CommandNotFoundError"
         if not row.open:
             return ("lost", row.outcome())
-        held = row.state is S.HELD
+        held, stood = row.state is S.HELD, row.state is S.HELD and not row.unapproved
         if held and end is S.TIMED_OUT:
             return "IllegalTransitionError"
         if end is S.UNSENT and (row.state in (S.ACKNOWLEDGED, S.RUNNING) or row.sender not in (None, finisher)):
             return "IllegalTransitionError"
         row.state, row.error = end, error
+        self._ends(row, held=held, stood=stood)
         if not held and end is not S.SUCCEEDED:
             row.rest()
         if held or end not in (S.TIMED_OUT, S.CANCELLED) or not row.registration.quarantine:

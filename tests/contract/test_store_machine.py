@@ -60,12 +60,17 @@ lanes = st.sampled_from(
     [
         None,
         None,
-        CommandLane("one", LaneOrder.FIFO),
+        CommandLane("one", LaneOrder.FIFO, excluded_by=("nine", "ten")),
         CommandLane("two", LaneOrder.LATEST),
         CommandLane("five", LaneOrder.LIFO),
         CommandLane("six", LaneOrder.FIFO_ACK),
         CommandLane("four", LaneOrder.FIFO, rest=MINUTE),
         CommandLane("three", LaneOrder.PARALLEL, 2),
+        CommandLane("seven", LaneOrder.PARALLEL, 2, pace=MINUTE),
+        CommandLane("eight", LaneOrder.FIFO, stops=True),
+        CommandLane("nine", LaneOrder.LIFO, excludes=("one", "ten"), excluded_by=("ten",), stops=True),
+        CommandLane("ten", LaneOrder.PARALLEL, 2, excludes=("nine", "one"), excluded_by=("nine",)),
+        CommandLane("eleven", LaneOrder.FIFO_ACK, stops=True),
     ]
 )
 
@@ -308,6 +313,26 @@ class Histories(RuleBasedStateMachine):
             return None if follower is None else follower.command_id
 
         self.agreed(self.model.pass_on(identity), passed_on)
+
+    @rule(device=devices, lane=lanes)
+    def resume(self, device: str, lane: CommandLane | None) -> None:
+        name = "one" if lane is None else lane.name
+
+        async def resumed(store: StateStore) -> Plain:
+            found = await store.resume(device, name)
+            return found.stop is not None, found.follower and found.follower.command_id
+
+        self.agreed(self.model.resume(device, name), resumed)
+
+    @rule(device=devices, lane=lanes)
+    def look_at_lane(self, device: str, lane: CommandLane | None) -> None:
+        one = lane or CommandLane("one", LaneOrder.FIFO)
+
+        async def seen(store: StateStore) -> Plain:
+            now = await store.lane_now(device, one)
+            return now.in_flight, now.waiting, now.until > 0, now.stop is not None
+
+        self.agreed(self.model.lane_now(device, one), seen)
 
     @precondition(lambda self: self.made)
     @rule()

@@ -51,6 +51,7 @@ class DryLaneView(SchemaModel):
     in_flight: Annotated[int, Field(description="The number of commands that have a place, in flight or at rest.")]
     waiting: Annotated[int, Field(description="The number of commands that wait.")]
     position: Annotated[int | None, Field(description="The place in line; null if the lane has room.")]
+    stopped: Annotated[bool, Field(description="Whether the lane stands until a person has it go on.")]
 
 
 class DryPresence(SchemaModel):

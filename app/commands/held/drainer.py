@@ -168,7 +168,8 @@ class Drainer:
             else:
                 awaited.append(waits.until)
                 there = waits.reason is WaitReason.DEVICE and online is True
-                seen.append(HeldSighting(OTHER if there else waits.reason, command.created_at))
+                stopped = lane.name if lane is not None and waits.for_a_person else None
+                seen.append(HeldSighting(OTHER if there else waits.reason, command.created_at, stopped))
             taken = waits is not None and waits.reason is WaitReason.LANE
             unapproved = waits is not None and waits.reason is WaitReason.APPROVAL  # and so it stands in no line
             if lane is not None and not unapproved and (taken or _comes_alone(lane, sent=waits is None)):

@@ -18,7 +18,10 @@ HELD: Final = Family(
 OLDEST: Final = Family(
     "homing_held_oldest_seconds", "gauge", "The age of the oldest of them, by what they waited for", ("waits_for",)
 )
-FAMILIES: Final = (HELD, OLDEST)
+STOPPED: Final = Family(
+    "homing_lanes_stopped", "gauge", "Lanes of those devices in which commands wait until a person has them go on"
+)
+FAMILIES: Final = (HELD, OLDEST, STOPPED)
 OTHER: Final = "other"
 """The device is there: an interlock or the broker is waited for, or a topic that another command occupies."""
 _WORDS: Final = (*WaitReason, OTHER)
@@ -29,6 +32,8 @@ class HeldSighting(NamedTuple):
 
     waits_for: str
     created_at: int
+    stopped: str | None = None
+    """The lane in which it waits for a person."""
 
 
 class HeldGauges:
@@ -49,12 +54,14 @@ class HeldGauges:
         """Return what is known now."""
         for device_id in [one for one in self._seen if one not in self._waiting]:
             del self._seen[device_id]
-        counts, oldest = Counter[str](), dict[str, int]()
-        for found in self._seen.values():
+        counts, oldest, stopped = Counter[str](), dict[str, int](), set[tuple[str, str]]()
+        for device_id, found in self._seen.items():
             for one in found:
+                if one.stopped is not None:
+                    stopped.add((device_id, one.stopped))
                 counts[one.waits_for] += 1
                 oldest[one.waits_for] = min(one.created_at, oldest.get(one.waits_for, one.created_at))
         ages: dict[Labels, float] = {
             (word,): max(0.0, -self._seconds_to(oldest[word])) if word in oldest else 0.0 for word in _WORDS
         }
-        return [(HELD, {(word,): counts[word] for word in _WORDS}), (OLDEST, ages)]
+        return [(HELD, {(word,): counts[word] for word in _WORDS}), (OLDEST, ages), (STOPPED, {(): len(stopped)})]

@@ -14,6 +14,8 @@ from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest
 from app.core.commands.command import Command, IfOffline
 from app.core.errors import AccessError, HomingError, InterlockError, InvalidInputError, UnavailableError
+from app.core.profiles.lanes import CommandLane
+from app.store.holds import HoldStore
 
 
 class Readiness(StrEnum):
@@ -38,12 +40,14 @@ class HeldJudge:
     def __init__(
         self,
         *,
+        store: HoldStore,
         publisher: Publisher,
         admission: CommandAdmission,
         may: Callable[[Command], None],
         online: Callable[[str], Awaitable[bool | None]],
         now_us: Callable[[], int],
     ) -> None:
+        self._store = store
         self._publisher = publisher
         self._admission = admission
         self._may = may
@@ -86,8 +90,7 @@ class HeldJudge:
         if not self._publisher.connected:
             reasons.append("this node has no connection to the MQTT broker")
         if command.lane is not None:
-            lane = f"lane {command.lane.name} ({command.lane.order}) of {command.device_id}"
-            reasons.append(f"it goes through {lane}, after what is in flight there or came before it")
+            reasons.append(await self._why_in_lane(command, command.lane))
         if command.if_offline is IfOffline.HOLD and await self.online(command.device_id) is False:
             reasons.append(f"{command.device_id} has said that it is offline, or its will has")
         hold = command.hold
@@ -100,6 +103,21 @@ class HeldJudge:
         if not reasons:
             reasons.append(f"{command.device_id} was not heard since it was held, or it is about to be sent")
         return reasons
+
+    async def _why_in_lane(self, command: Command, lane: CommandLane) -> str:
+        """Say how its lane stands: that it waits for a person, or what else keeps it back."""
+        name = f"lane {lane.name} ({lane.order}) of {command.device_id}"
+        now = await self._store.lane_now(command.device_id, lane)
+        if now.stop is not None:
+            return (
+                f"{name} stands since command {now.stop.command_id} ended without success, "
+                f"{-self.seconds_to(now.stop.at):.0f} s ago: homing held resume {command.device_id} {lane.name}"
+            )
+        if now.until and now.in_flight < lane.width:
+            excluded = f", or until {' and '.join(lane.excludes)} of it have nothing in flight" if lane.excludes else ""
+            paced = f" at a pace of one in {lane.pace.total_seconds():g} s" if lane.pace else ""
+            return f"{name} lets nothing go for {max(0.0, self.seconds_to(now.until)):.1f} s{paced}{excluded}"
+        return f"it goes through {name}, after what is in flight there or came before it"
 
     def seconds_to(self, instant: int) -> float:
         """Return how long it is to an instant in microseconds since 1970."""

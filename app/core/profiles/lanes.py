@@ -9,10 +9,16 @@ from typing import Final
 
 from app.core.access.patterns import fits
 
+LANE_NAME: Final = "[a-z][a-z0-9_-]{0,31}"
 MOST_LANES: Final = 16
 """The number of lanes of a profile."""
 WIDEST: Final = 100
 """The largest number of commands that a lane may have in flight."""
+SLOWEST_PACE: Final = timedelta(minutes=1)
+"""The longest time that a pace puts between two commands."""
+FASTEST_PACE: Final = timedelta(milliseconds=100)
+"""The shortest one: those who look at a device that waits do not look more often."""
+LONGEST_REST: Final = timedelta(hours=1)
 
 
 class LaneOrder(StrEnum):
@@ -49,17 +55,29 @@ class LaneOrder(StrEnum):
 class CommandLane:
     """A lane as a command on record has it: at most `width` of its commands to a device are in flight.
 
-    One that was sent and did not succeed keeps its place for `rest` after its outcome.
+    One that was sent and did not succeed keeps its place for `rest` after its outcome, and between two that are sent
+    lies `pace` at least. None is sent while a lane that it excludes has a command in flight. With `stops`, those that
+    wait go on by a person's word after an end that is no success.
     """
 
     name: str
     order: LaneOrder = LaneOrder.PARALLEL
     width: int = 1
     rest: timedelta = timedelta()
+    pace: timedelta = timedelta()
+    excludes: tuple[str, ...] = ()
+    excluded_by: tuple[str, ...] = ()
+    """Lanes that exclude this one: their commands may have their turn when this one is empty."""
+    stops: bool = False
 
     def topic(self, device_id: str) -> str:
         """Return what stands for its place at a device, among topics: no topic has such a name."""
-        return f"#lane/{self.name}/{device_id}"
+        return lane_topic(self.name, device_id)
+
+
+def lane_topic(name: str, device_id: str) -> str:
+    """Return what stands for the place of a lane at a device, among topics."""
+    return f"#lane/{name}/{device_id}"
 
 
 @dataclass(frozen=True, slots=True)

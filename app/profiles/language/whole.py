@@ -228,7 +228,7 @@ class ProfileTable(StrictTable):
             catalogue=catalogue_of(self.methods, self.method),
             presence=tuple(one.build(self.device_id) for one in self.presence),
             interlocks=tuple(one.build(self.event) for one in self.interlock),
-            lanes=tuple(one.build() for one in self.lane),
+            lanes=tuple(one.build(self.lane) for one in self.lane),
             approvals=tuple(one.build() for one in self.approval),
             probes=tuple(one.build(self.event) for one in self.probe),
         )

@@ -159,11 +159,29 @@ def _about(one: Registration) -> dict[str, Any]:
         "offline": one.if_offline,
         "notify": one.notify,
         "lane": None if one.lane is None else [one.lane.name, one.lane.order, one.lane.width, micros(one.lane.rest)],
+        "lane_rules": None if one.lane is None else _rules_of(one.lane),
     }
 
 
-def _lane(name: str, order: str, width: int, rest: int) -> CommandLane:
-    return CommandLane(name, LaneOrder(order), width, timedelta(microseconds=rest))
+def _rules_of(lane: CommandLane) -> dict[str, Any] | None:
+    """Return what a lane of 0.3.0 may say besides; None where it says nothing of it."""
+    if not (lane.pace or lane.stops or lane.excludes or lane.excluded_by):
+        return None
+    return {
+        "pace": micros(lane.pace),
+        "stops": lane.stops,
+        "excludes": lane.excludes,
+        "excluded_by": lane.excluded_by,
+    }
+
+
+def _lane(rules: dict[str, Any] | None, name: str, order: str, width: int, rest: int) -> CommandLane:
+    lane = CommandLane(name, LaneOrder(order), width, timedelta(microseconds=rest))
+    if rules is None:
+        return lane
+    pace, stops = timedelta(microseconds=rules["pace"]), bool(rules["stops"])
+    excludes, excluded_by = tuple(rules["excludes"]), tuple(rules["excluded_by"])
+    return replace(lane, pace=pace, excludes=excludes, excluded_by=excluded_by, stops=stops)
 
 
 def _registration(command_id: str, about: dict[str, Any], params: bytes) -> Registration:
@@ -183,5 +201,5 @@ def _registration(command_id: str, about: dict[str, Any], params: bytes) -> Regi
         trace=about["trace"],
         if_offline=IfOffline(about["offline"]),
         notify=tuple(about["notify"]),
-        lane=None if about.get("lane") is None else _lane(*about["lane"]),
+        lane=None if about.get("lane") is None else _lane(about.get("lane_rules"), *about["lane"]),
     )

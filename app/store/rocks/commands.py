@@ -26,7 +26,7 @@ from app.core.profiles.lanes import CommandLane
 from app.core.profiles.probes import ProbeFinding
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
-from app.store.holds import Claimed, Decided, HeldEntry, LaneOccupancy, Waits
+from app.store.holds import Claimed, Decided, HeldEntry, LaneOccupancy, Resumed, Waits
 from app.store.memory.commands.records import COMMAND_ROW, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.commands.writer import Tell, Wake
@@ -161,6 +161,9 @@ class RocksStateStore:
 
     async def pass_on(self, command_id: str) -> Follower | None:
         return await self.change(lambda memory: memory.pass_on(command_id))
+
+    async def resume(self, device_id: str, lane: str) -> Resumed:
+        return await self.change(lambda memory: memory.resume(device_id, lane))
 
     async def give_back(self, command_id: str, token: str) -> bool:
         return await self.change(lambda memory: memory.give_back(command_id, token))

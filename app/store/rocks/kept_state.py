@@ -7,6 +7,7 @@
 | `e` endpoint | JSON: the endpoint |
 | `f` endpoint | JSON: since when it fails, when its queue is forgotten (µs) |
 | `q` endpoint, event | JSON: when it is due, when it ended (µs); a line below it JSON: the delivery |
+| `l` topic of a lane | JSON: when a command left through it last (µs), and since when and by which command it stands |
 | `n` notice | empty: the outbox has it |
 | `p` run | app/store/rocks/fleet_rows.py: what never changes of a fleet run |
 | `r` run | what changes of it |
@@ -34,6 +35,7 @@ from app.core.webhooks.deliveries import (
     encode_endpoint,
 )
 from app.store.memory.commands.echo_states import STATE_ROW
+from app.store.memory.commands.lane_marks import LANE_ROW
 from app.store.memory.commands.records import COMMAND_ROW, Record, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.fleets import PLAN_ROW, RESULT_ROW, RUN_ROW, KeptRun
@@ -79,8 +81,8 @@ def row_of(state: MemoryStateStore, key: RowKey) -> bytes | None:
         case (kind, run_id, *index) if kind in (PLAN_ROW, RUN_ROW, RESULT_ROW):
             run = state.fleets.kept(run_id)
             return None if run is None else encode_row(run, kind, index)
-        case (kind, document) if kind == SCHEDULE_ROW:
-            return state.schedules.kept(document)
+        case (kind, name) if kind in (LANE_ROW, SCHEDULE_ROW):
+            return state.table.marks.kept(name) if kind == LANE_ROW else state.schedules.kept(name)
         case (kind, device_id, topic) if kind == STATE_ROW:
             told = state.states.kept(device_id, topic)
             return None if told is None else _ENDS.pack(told[0]) + told[1]
@@ -118,6 +120,7 @@ class KeptState:
         """Put all of it into a state store that is empty."""
         for record, occupied in self._commands:
             state.table.restore(record, occupied)
+        self._restore_lanes(state)
         self._restore_webhooks(state)
         for run in self._runs.values():
             state.fleets.restore(run)
@@ -154,6 +157,14 @@ class KeptState:
                 run.results[int(names[1])] = decode_result(row)
             except _DAMAGED as fault:
                 self._leave_out(RESULT_ROW, names, repr(fault))
+
+    def _restore_lanes(self, state: MemoryStateStore) -> None:
+        for names, row in self._of(LANE_ROW, 1):
+            try:
+                state.table.marks.restore(names[0], row)
+            except _DAMAGED as fault:
+                self._leave_out(LANE_ROW, names, repr(fault))
+        state.table.marks.restored()
 
     def _restore_webhooks(self, state: MemoryStateStore) -> None:
         for names, row in self._of(ENDPOINT_ROW, 1):

@@ -359,6 +359,13 @@ class Homing:
         """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""
         return operations.command_of(self._session.exchange(operations.cancel(command_id)))
 
+    def resume_lane(self, device_id: str, lane: str) -> JsonObject:
+        """Have a lane of a device go on that stands since a command failed.
+
+        `resumed` is false if it did not stand; `next` is the command that is tried now. Raises ForbiddenError.
+        """
+        return operations.body_of(self._session.exchange(operations.resume_lane(device_id, lane)))
+
     def approvals(self, limit: int | None = None) -> list[JsonObject]:
         """List the commands that wait for a second person, soonest end first, each with its `fingerprint`."""
         return operations.listed(self._session.exchange(operations.approvals(limit)), "approvals")

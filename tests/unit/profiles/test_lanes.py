@@ -37,6 +37,28 @@ def test_methods_find_their_lane() -> None:
     assert not refusing.hold
 
 
+def test_a_lane_keeps_a_pace_excludes_others_and_stops_after_a_failure() -> None:
+    """Two lanes may exclude each other: each knows by whom it is excluded."""
+    one = parse_profile(
+        HEAD
+        + lane("flight", 'pace = "3/s"', 'excludes = ["service"]', 'on_failure = "stop"')
+        + lane("service", 'pace = "30/m"', 'excludes = ["lamps", "flight"]', methods='["clean"]')
+        + lane("lamps", methods='["lamp"]'),
+        "p",
+    )
+    flight, service, lamps = (one.lane_of(method) for method in ("fly_home", "clean", "lamp"))
+    assert flight is not None
+    assert flight.lane == CommandLane(
+        "flight", pace=timedelta(microseconds=333_333), excludes=("service",), excluded_by=("service",), stops=True
+    )
+    assert service is not None
+    assert service.lane == CommandLane(
+        "service", pace=timedelta(seconds=2), excludes=("flight", "lamps"), excluded_by=("flight",)
+    )
+    assert lamps is not None
+    assert lamps.lane == CommandLane("lamps", excluded_by=("service",))
+
+
 @pytest.mark.parametrize(
     ("head", "lanes", "place", "says"),
     [
@@ -60,6 +82,26 @@ def test_methods_find_their_lane() -> None:
         (HEAD, lane("a", 'hold = "721h"'), "lane.0.hold", "out of range"),
         (HEAD, lane("a", 'rest = "2h"'), "lane.0.rest", "allowed: 0ms to 1h"),
         (HEAD, lane("A"), "lane.0.name", ""),
+        (HEAD, lane("a", "pace = 2"), "lane.0.pace", "such as 2/s or 30/m, from 1/m to 10/s"),
+        (HEAD, lane("a", 'pace = "0/s"'), "lane.0.pace", "is no pace"),
+        (HEAD, lane("a", 'pace = "11/s"'), "lane.0.pace", "from 1/m to 10/s"),
+        (HEAD, lane("a", 'pace = "601/m"'), "lane.0.pace", "from 1/m to 10/s"),
+        (HEAD, lane("a", 'pace = "2/h"'), "lane.0.pace", "is no pace"),
+        (HEAD, lane("a", 'on_failure = "wait"'), "lane.0.on_failure", "'go_on' or 'stop'"),
+        (HEAD, lane("a", 'excludes = ["b"]'), "lane.0.excludes.0", "as the file has no other lane"),
+        (HEAD, lane("a", 'excludes = ["a"]') + lane("b", methods='["c"]'), "lane.0.excludes.0", "allowed: b"),
+        (
+            HEAD,
+            lane("a", 'excludes = ["b", "b"]') + lane("b", methods='["c"]'),
+            "lane.0.excludes.1",
+            "b is there already",
+        ),
+        (
+            HEAD,
+            lane("a", 'excludes = ["b"]') + lane("b", 'order = "fifo_ack"', methods='["c"]'),
+            "lane.0.excludes.0",
+            "b has order fifo_ack",
+        ),
         (HEAD, "".join(lane(f"l{i}", methods=f'["m{i}"]') for i in range(17)), "lane.16", "allowed: 16 lanes"),
     ],
 )

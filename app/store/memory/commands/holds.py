@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from app.core.commands.command import CommandState, WaitReason
 from app.core.commands.routing import Follower
-from app.core.profiles.lanes import CommandLane, LaneOrder
-from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Waits
+from app.core.profiles.lanes import CommandLane, LaneOrder, lane_topic
+from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Resumed, Waits
+from app.store.memory.commands.lanes import closed_until, note_sent, occupancy
 from app.store.memory.commands.records import CommandTable, Record
 from app.store.rules import LANE_LOOK, marked_by, micros
 
@@ -29,7 +30,13 @@ class MemoryHolds:
 
     async def lane_now(self, device_id: str, lane: CommandLane) -> LaneOccupancy:
         self._table.forget_expired()
-        return self._table.occupancy(lane, device_id)
+        return occupancy(self._table, lane, device_id)
+
+    async def resume(self, device_id: str, lane: str) -> Resumed:
+        self._table.forget_expired()
+        stop = self._table.marks.resume(lane_topic(lane, device_id))
+        first = next(iter(self._table.standing(CommandLane(lane), device_id)), None)
+        return Resumed(stop, None if stop is None or first is None else Follower(first.command.id, device_id))
 
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         self._table.forget_expired()
@@ -50,6 +57,7 @@ class MemoryHolds:
         self._table.check_free(record.registration)
         record.claim = token
         begin_flight(self._table, record, node_id)
+        note_sent(self._table, record)
         return Claimed(record.command, record.registration.trace)
 
     def _waits_in_lane(self, record: Record) -> Waits | None:
@@ -57,13 +65,11 @@ class MemoryHolds:
         lane = registration.lane
         if lane is None:
             return None
-        in_flight = self._table.in_flight(lane, registration.device_id)
+        closed = closed_until(self._table, lane, registration.device_id)
         comes_later = lane.order.has_a_first and self._table.first_in_line(registration) is not record
-        if not comes_later and len(in_flight) < lane.width:
+        if closed is None and not comes_later:
             return None
-        look = micros(LANE_LOOK)
-        free = (one.command.deadline + look if one.open else one.rests_until for one in in_flight)
-        return Waits(WaitReason.LANE, min(free, default=self._table.now() + look))
+        return Waits(WaitReason.LANE, self._table.now() + micros(LANE_LOOK) if closed is None else closed)
 
     async def pass_on(self, command_id: str) -> Follower | None:
         self._table.forget_expired()

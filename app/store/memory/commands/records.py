@@ -15,8 +15,8 @@ from app.core.commands.reception import Reception
 from app.core.commands.routing import Follower, Outcome
 from app.core.errors import DeviceBusyError, IllegalTransitionError
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import CommandLane, LaneOrder
-from app.store.holds import LaneOccupancy
+from app.core.profiles.lanes import CommandLane, LaneOrder, lane_topic
+from app.store.memory.commands.lane_marks import LaneMarks, LaneMembers
 from app.store.rules import busy, micros, retention_of
 
 RowKey = tuple[str, ...]
@@ -126,14 +126,6 @@ class Record:
         return any(
             one.topic == topic and one.correlation is Correlation.ORDER for one in self.registration.expectations
         )
-
-
-@dataclass(slots=True)
-class LaneMembers:
-    """The commands in a lane of a device."""
-
-    waiting: dict[str, None] = field(default_factory=dict)
-    in_flight: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -249,6 +241,7 @@ class CommandTable:
         """The bytes that all records take, roughly."""
         self.records: dict[str, Record] = {}
         self.indexes = Indexes()
+        self.marks = LaneMarks(changed)
         self.changed = changed
         self._clock = clock
         self._numbers = 0
@@ -259,7 +252,7 @@ class CommandTable:
     @property
     def size(self) -> int:
         """The number of records and index entries."""
-        return len(self.records) + self.indexes.size
+        return len(self.records) + self.indexes.size + len(self.marks)
 
     def now(self) -> int:
         """The store's clock, in microseconds since the epoch: wall time once, then the monotonic clock, never jumps."""
@@ -314,7 +307,7 @@ class CommandTable:
 
     def line(self, registration: Registration) -> list[Record]:
         """Return those that wait in the lane of a command, first come first."""
-        return [] if registration.lane is None else self._line(registration.lane, registration.device_id)
+        return [] if registration.lane is None else self.standing(registration.lane, registration.device_id)
 
     def first_in_line(self, registration: Registration) -> Record | None:
         """Return the one that is the next in the lane of a command."""
@@ -323,21 +316,21 @@ class CommandTable:
         return line[-1 if last_comes_first else 0] if line else None
 
     def follower(self, registration: Registration) -> Follower | None:
-        """Return who waits for a place in the lane of a command that has become free."""
-        first = self.first_in_line(registration)
-        return None if first is None else Follower(first.command.id, registration.device_id)
+        """Return who waits for a place in the lane of a command that has become free, or for that lane to be empty."""
+        lane, device_id, first = registration.lane, registration.device_id, self.first_in_line(registration)
+        if lane is not None and lane.stops and self.marks.stop_of(lane.topic(device_id)) is not None:
+            first = None
+        lines = (self.standing(CommandLane(one), device_id) for one in (() if lane is None else lane.excluded_by))
+        first = first or next((line[0] for line in lines if line), None)
+        return None if first is None else Follower(first.command.id, device_id)
 
-    def occupancy(self, lane: CommandLane, device_id: str) -> LaneOccupancy:
-        """Return how many have a place in a lane, and who waits."""
-        waiting = tuple(one.command.id for one in self._line(lane, device_id))
-        return LaneOccupancy(len(self.in_flight(lane, device_id)), waiting)
-
-    def _line(self, lane: CommandLane, device_id: str) -> list[Record]:
-        members = self._lane(lane, device_id)
+    def standing(self, lane: CommandLane, device_id: str) -> list[Record]:
+        """Return those that wait in a lane of a device, first come first."""
+        members = self._lane(lane.name, device_id)
         waiting = [] if members is None else [self.records[one] for one in members.waiting]
         return sorted(waiting, key=lambda one: (one.command.ready_at, one.command.id))
 
-    def in_flight(self, lane: CommandLane, device_id: str) -> list[Record]:
+    def in_flight(self, lane: str, device_id: str) -> list[Record]:
         """Return those that have a place in a lane: they were sent, or are about to be, or are at rest."""
         members, now = self._lane(lane, device_id), self.now()
         found = [] if members is None else [self.records[one] for one in members.in_flight]
@@ -346,8 +339,8 @@ class CommandTable:
                 self.indexes.leave_lane(one.registration)
         return [one for one in found if one.open or one.rests_until > now]
 
-    def _lane(self, lane: CommandLane, device_id: str) -> LaneMembers | None:
-        return self.indexes.lanes.get(lane.topic(device_id))
+    def _lane(self, lane: str, device_id: str) -> LaneMembers | None:
+        return self.indexes.lanes.get(lane_topic(lane, device_id))
 
     def occupant(self, topic: str, now: int) -> str | None:
         """The oldest that waits on the topic or keeps it in quarantine."""
@@ -377,6 +370,7 @@ class CommandTable:
     def forget_expired(self) -> None:
         """Two entries a command at most (registration, outcome), each taken out once."""
         now = self.now()
+        self.marks.forget(now)
         while self._expiries and self._expiries[0][0] <= now:
             _, command_id = heapq.heappop(self._expiries)
             record = self.records.get(command_id)

@@ -33,6 +33,7 @@ from app.store.commands import Finished, Joined, Registered
 from app.store.holds import Decided
 from app.store.memory.commands.history import note_report
 from app.store.memory.commands.holds import begin_flight
+from app.store.memory.commands.lanes import note_end, note_sent, occupancy
 from app.store.memory.commands.records import CommandTable, Record
 from app.store.memory.commands.stream import MemoryCommandChanges
 from app.store.memory.fleets import MemoryFleets
@@ -101,6 +102,8 @@ class MemoryCommandWriter:
         self._table.add(record)
         self._table.expire(record, command.deadline)
         self._table.has_changed(record)
+        if not held:
+            note_sent(self._table, record)
         return Registered(command.created_at, command.deadline, held)
 
     async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
@@ -249,7 +252,7 @@ class MemoryCommandWriter:
         lane = registration.lane
         if lane is None:
             return False
-        taken = not self._table.occupancy(lane, registration.device_id).has_room(lane)
+        taken = not occupancy(self._table, lane, registration.device_id).has_room(lane)
         if taken and registration.hold is None:
             raise DeviceBusyError(lane_taken(registration.device_id, lane.name))
         return taken
@@ -316,6 +319,7 @@ class MemoryCommandWriter:
     ) -> None:
         now = self._table.now()
         registration, held = record.registration, record.held
+        stood = held and not record.command.awaits_approval
         record.command = replace(
             record.command,
             state=state,
@@ -338,6 +342,7 @@ class MemoryCommandWriter:
             self._table.indexes.leave(registration, keep=lambda one: one.correlation is Correlation.ORDER, rests=rests)
         else:
             self._table.indexes.leave(registration, rests=rests)
+        note_end(self._table, record, held=held, stood=stood)
         record.follower = self._table.follower(registration)
         self._table.expire(record, now)
         self._table.has_changed(record)

@@ -13,11 +13,11 @@ from app.core.commands.command import CommandState, WaitReason
 from app.core.commands.routing import Follower
 from app.core.errors import DeviceBusyError, InvalidInputError, StoreUnavailableError, UnreadableRecordError
 from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
-from app.core.profiles.lanes import CommandLane
-from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Waits
+from app.core.profiles.lanes import CommandLane, lane_topic
+from app.store.holds import Claimed, HeldEntry, LaneOccupancy, LaneStop, Resumed, Waits
 from app.store.redis.commands import records
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
-from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_PASS_ON
+from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_PASS_ON, HOLD_RESUME
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import MOST_HELD_OF_PARTITION, busy, marked_by, micros
 
@@ -51,8 +51,20 @@ class RedisHolds:
 
     async def lane_now(self, device_id: str, lane: CommandLane) -> LaneOccupancy:
         place = keys.topic(partition_of(device_id), lane.topic(device_id))
-        in_flight, *waiting = await self._lanes.run(HOLD_LANE, [place], micros(lane.rest))
-        return LaneOccupancy(int(in_flight), tuple(one.decode("utf-8", "replace") for one in waiting))
+        rules = records.rules_of(lane, device_id)
+        in_flight, until, stop, *waiting = await self._lanes.run(HOLD_LANE, [place], micros(lane.rest), *rules)
+        ids = tuple(one.decode("utf-8", "replace") for one in waiting)
+        return LaneOccupancy(int(in_flight), ids, until=int(until), stop=_stop(stop))
+
+    async def resume(self, device_id: str, lane: str) -> Resumed:
+        place = keys.topic(partition_of(device_id), lane_topic(lane, device_id))
+        match await self._lanes.run(HOLD_RESUME, [place]):
+            case [stop, first] if first:
+                return Resumed(_stop(stop), Follower(first.decode(), device_id))
+            case [stop, *_]:
+                return Resumed(_stop(stop))
+            case _:
+                return Resumed(None)
 
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
         reply = await self._lanes.run(HOLD_CLAIM, _keys(command_id), command_id, node_id, token)
@@ -99,6 +111,12 @@ def _keys(command_id: str) -> list[str]:
     except InvalidInputError:
         partition = 0
     return [keys.callback(partition, command_id), keys.due(partition), keys.listing(partition)]
+
+
+def _stop(text: bytes) -> LaneStop | None:
+    """Return what stopped a lane; None where nothing did, or nobody can read it."""
+    at, _, command_id = text.decode("utf-8", "replace").partition(" ")
+    return LaneStop(int(at), command_id) if at.isdecimal() else None
 
 
 def _entries(reply: Sequence[bytes]) -> Sequence[HeldEntry]:

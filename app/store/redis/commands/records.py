@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +18,7 @@ from app.core.commands.reception import decode_receiver, reception_of
 from app.core.commands.routing import Follower, MatchResult, Outcome, Recorded
 from app.core.errors import UnreadableRecordError
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.lanes import CommandLane, LaneOrder
+from app.core.profiles.lanes import CommandLane, LaneOrder, lane_topic
 from app.core.versions import RECORD, check_record
 from app.store.rules import micros, retention_of
 
@@ -38,7 +38,9 @@ _LAST_INSTANT: Final = 253_402_300_799_999_999
 
 NO_EXPECTATIONS: Final = b"-"
 _LANE: Final = "l"
-_LANE_KIND: Final = re.compile(rf"(?:^|,)[^.,]+\.{_LANE}([a-z])([0-9]+):([0-9]+):([^.:,]+)$")
+_LANE_KIND: Final = re.compile(rf"(?:^|,)[^.,]+\.{_LANE}([a-z])([0-9]+):([0-9]+):([^.:,]+)((?:\.[a-z][^.,]*)*)$")
+_PACE, _STOPS, _EXCLUDES, _EXCLUDED_BY = "p", "s", "x", "y"
+"""Letters of what may stand behind the name of a lane."""
 _LETTERS: Final = {
     LaneOrder.PARALLEL: "p",
     LaneOrder.FIFO: "f",
@@ -284,7 +286,8 @@ def _expectations(partition: int, registration: Registration) -> str:
     if lane is not None:
         order, width = order_of(lane)
         kinds[topic_digest(lane.topic(registration.device_id))] = [
-            f"{_LANE}{order}{width}:{micros(lane.rest) // 1000}:{lane.name}"
+            f"{_LANE}{order}{width}:{micros(lane.rest) // 1000}:{lane.name}",
+            *_told_behind(lane, registration.device_id),
         ]
     return ",".join(".".join((topic, *of_topic)) for topic, of_topic in kinds.items()) or NO_EXPECTATIONS.decode()
 
@@ -294,12 +297,37 @@ def order_of(lane: CommandLane) -> tuple[str, int]:
     return _LETTERS[lane.order], lane.width
 
 
+def rules_of(lane: CommandLane, device_id: str) -> tuple[int, str, str]:
+    """Pace of a lane (µs), `stops` where it may be stopped, and digests of the lanes that it excludes at a device."""
+    excluded = " ".join(topic_digest(lane_topic(one, device_id)) for one in lane.excludes)
+    return micros(lane.pace), "stops" if lane.stops else "", excluded
+
+
+def _told_behind(lane: CommandLane, device_id: str) -> Iterator[str]:
+    """Yield what a record says of a lane besides order, width, rest and name: nothing of most."""
+    if lane.pace:
+        yield f"{_PACE}{micros(lane.pace)}"
+    if lane.stops:
+        yield _STOPS
+    for letter, names in ((_EXCLUDES, lane.excludes), (_EXCLUDED_BY, lane.excluded_by)):
+        for name in names:
+            yield f"{letter}{name}:{topic_digest(lane_topic(name, device_id))}"
+
+
 def _lane(expectations: bytes) -> CommandLane | None:
     found = _LANE_KIND.search(expectations.decode("ascii", "replace"))
-    return (
-        None
-        if found is None
-        else CommandLane(found[4], _ORDERS[found[1]], int(found[2]), timedelta(milliseconds=int(found[3])))
+    if found is None:
+        return None
+    told = [(one[0], one[1:].partition(":")[0]) for one in found[5].split(".")[1:]]
+    return CommandLane(
+        found[4],
+        _ORDERS[found[1]],
+        int(found[2]),
+        timedelta(milliseconds=int(found[3])),
+        pace=timedelta(microseconds=next((int(text) for letter, text in told if letter == _PACE), 0)),
+        excludes=tuple(text for letter, text in told if letter == _EXCLUDES),
+        excluded_by=tuple(text for letter, text in told if letter == _EXCLUDED_BY),
+        stops=any(letter == _STOPS for letter, _ in told),
     )
 
 

@@ -364,7 +364,8 @@ def _lane_arguments(registration: Registration) -> list[Argument]:
     if lane is None:
         return []
     error = superseded(registration.command_id)
-    return [*records.order_of(lane), MOST_HELD_OF_LANE, error, micros(lane.rest)]
+    rules = records.rules_of(lane, registration.device_id)
+    return [*records.order_of(lane), MOST_HELD_OF_LANE, error, micros(lane.rest), *rules]
 
 
 def _has_id(answer: Answer) -> bool:

@@ -17,17 +17,20 @@ _READING = ("commands/pending", "events/pick")
 """Those that change nothing."""
 
 
+_COMMON = "".join(_read(f"commands/{name}") for name in ("common", "lanes", "outcomes"))
+
+
 def load_script(name: str) -> Script:
     """A script of app/store/redis/lua, such as commands/register, with the part in front that those have in common."""
-    return Script.of(_read("commands/common") + _read(name), writes=name not in _READING)
+    return Script.of(_COMMON + _read(name), writes=name not in _READING)
 
 
 REGISTER, RESPOND, FINISH, CONFIRM, MARK, SWEEP, PENDING, FOLLOW, KEEP_HAPPENINGS = _OF_COMMANDS = tuple(
     load_script(f"commands/{name}")
     for name in ("register", "respond", "finish", "confirm", "mark", "sweep", "pending", "follow", "keep_happenings")
 )
-HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_DECIDE, HOLD_PASS_ON = _OF_HOLDS = tuple(
-    load_script(f"commands/{name}") for name in ("claim", "give_back", "lane", "decide", "pass_on")
+HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_DECIDE, HOLD_PASS_ON, HOLD_RESUME = _OF_HOLDS = tuple(
+    load_script(f"commands/{name}") for name in ("claim", "give_back", "lane", "decide", "pass_on", "resume")
 )
 HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tuple(
     load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")

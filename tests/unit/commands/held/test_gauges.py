@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.commands.held.gauges import FAMILIES, HELD, OLDEST, OTHER, HeldGauges, HeldSighting
+from app.commands.held.gauges import FAMILIES, HELD, OLDEST, OTHER, STOPPED, HeldGauges, HeldSighting
 from app.core.commands.command import WaitReason
 
 NOW = 10_000_000
@@ -39,3 +39,13 @@ def test_a_device_for_which_nothing_waits_any_more_is_forgotten() -> None:
     assert shown(gauges)[0]["device"] == 1
     waiting.remove("dock-2")
     assert shown(gauges)[0]["device"] == 0
+
+
+def test_a_lane_that_stands_is_counted_once_however_many_wait_in_it() -> None:
+    gauges = HeldGauges({"dock-1", "dock-2"}, seconds_to)
+    waiting = [HeldSighting(WaitReason.LANE, 0, one) for one in ("flight", "flight", None, "aim")]
+    for device in ("dock-1", "dock-2"):
+        gauges.saw(device, waiting)
+    assert dict(gauges.shown())[STOPPED] == {(): 4}
+    gauges.saw("dock-2", [])
+    assert dict(gauges.shown())[STOPPED] == {(): 2}

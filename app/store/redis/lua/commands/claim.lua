@@ -28,9 +28,9 @@ if not_before and now < tonumber(not_before) then
 end
 local lane = match.lane
 if lane then
-  local count, soonest = taken_places(lane, now)
-  if count >= lane.width or ((queues(lane) or lane.order == 's') and head_of(lane) ~= id) then
-    return {'waits', 'lane', micros(count > 0 and soonest or now + LANE_LOOK_US)}
+  local closed = closed_until(lane, now)
+  if closed or ((queues(lane) or lane.order == 's') and head_of(lane) ~= id) then
+    return {'waits', 'lane', micros(closed or now + LANE_LOOK_US)}
   end
 end
 for _, topic in ipairs(match.topics) do
@@ -45,5 +45,6 @@ for _, topic in ipairs(match.topics) do
   end
 end
 begin_flight(id, now, about, match, joined, hold, ARGV[2], KEYS[2], KEYS[3])
+note_sent(lane, now)
 redis.call('HSET', record, 'claim', ARGV[3])
 return {'claimed', redis.call('HGETALL', record)}

@@ -18,5 +18,5 @@ redis.call('ZREM', key('topic', lane.digest), id) -- a removal first: also at ma
 if string.find(ARGV[3], ' ' .. state .. ' ', 1, true) then
   redis.call('HSET', record, 'state', ARGV[2])
 end
-local follower = head_of(lane)
+local follower = next_of(lane)
 return follower and follower .. ' ' .. match.device or ''

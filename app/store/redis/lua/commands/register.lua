@@ -14,6 +14,8 @@
 --       and of what goes through a lane, whose place is the last of the topics (15 to 20 are '' of what has no hold):
 --       21 letter of its order      22 its width         23 most held commands of it
 --       24 error of those in whose place the command comes                                25 its rest (µs)
+--       26 its pace (µs)            27 `stops` if it may be stopped ('' is never)
+--       28 digests of the lanes that it excludes, with a blank between
 -- Reply {'registered', created µs, deadline µs, state} | {'joined', command id, fields and values of the record}
 --       | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
 -- In a lane in which only the last one waits, those that wait are cancelled. All their nodes are told, as is ours.
@@ -81,9 +83,9 @@ local held = ARGV[15] ~= '' and ARGV[15]
 local within = tonumber(ARGV[20] or '')
 local device = held and string.match(ARGV[2], ':(.*)$')
 local lane = ARGV[21] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[21], width = tonumber(ARGV[22]),
-  rest = tonumber(ARGV[25])}
+  rest = tonumber(ARGV[25]), pace = tonumber(ARGV[26]), stops = ARGV[27] ~= '', excludes = words_of(ARGV[28])}
 if lane and (not held or ARGV[20] == 'taken') then
-  local taken = taken_places(lane, now) >= lane.width or (queues(lane) and head_of(lane))
+  local taken = closed_until(lane, now) or (queues(lane) and head_of(lane))
   if taken and not held then
     return {'taken'}
   end
@@ -156,6 +158,7 @@ if held then
   end
   return {'registered', created, deadline, 'held'}
 end
+note_sent(lane, now)
 redis.call('ZADD', due, deadline, id)
 live_until(due, now, at_ms)
 for i = 4, 3 + topics do
