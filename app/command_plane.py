@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from app.callbacks.answers import Answers
 from app.callbacks.dispatcher import Dispatcher
@@ -25,6 +26,7 @@ from app.commands.held.command_holder import CommandHolder
 from app.commands.held.drainer import Drainer
 from app.commands.held.held_judge import HeldJudge
 from app.commands.held.lane_resumer import LaneResumer
+from app.commands.held.look_pace import LookPace
 from app.commands.peer_query import PeerQuery
 from app.commands.send.absence import Absence, OfflineSince, nobody_knows, nobody_knows_now
 from app.commands.send.admission import CommandAdmission, LastEvent, no_events
@@ -35,6 +37,7 @@ from app.commands.send.repeater import Repeater
 from app.core.commands.callback import Answer
 from app.core.commands.command import Command
 from app.kernel import Kernel
+from app.mqtt.base import MqttClient
 from app.mqtt.inbox import Arrival, Inbox
 from app.observed import Observed
 from app.observers.notes import Notes
@@ -344,9 +347,16 @@ def _drainer(
         nodes=kernel.cluster.nodes,
         node_id=kernel.info.node_id,
         interval=kernel.interval,
+        pace=LookPace(kernel.clock, kernel.settings.command.hold_rate, partial(_taken_window, kernel.mqtt)),
     )
     kernel.device_heard.add(drainer.heard)
     return drainer, judge
+
+
+def _taken_window(mqtt: MqttClient) -> float:
+    """The share of the window of publishes that the broker has to confirm."""
+    fill = mqtt.fills().get("publishes")
+    return 0.0 if fill is None else fill.size / fill.bound
 
 
 def _invoker(kernel: Kernel, observed: Observed, home: _Home, way: _WayOut) -> Invoker:

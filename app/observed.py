@@ -57,7 +57,8 @@ def open_observers(kernel: Kernel, observers: Sequence[Observer]) -> Observed:
     watches = Watches(kernel.store, node_id, interval=kernel.interval)
     kernel.channel.wake.add(lambda command_id, _outcome: watches.hear(command_id))
     kernel.channel.watched.add(watches.hear)
-    notes, failures, waiting = Notes(node_id, clock), Failures(), WaitingDevices(clock)
+    notes, failures = Notes(node_id, clock), Failures()
+    waiting = WaitingDevices(clock, kernel.settings.command.hold_rate)
     recent = RecentCommands(clock)
     stream = CommandStream(
         kernel.store.changes, kernel.store, counters, always=kernel.settings.command.events == "always"

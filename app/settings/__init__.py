@@ -179,6 +179,8 @@ class CommandSettings(SettingsGroup):
     """The maximum number of open commands with this node as their home node."""
     max_waiters: Annotated[int, Field(ge=1)] = 5_000
     """The maximum number of callers that wait on this node."""
+    hold_rate: Annotated[int, Field(ge=1, le=10_000)] = 500
+    """The most devices a second that this node looks at for held commands, where many come back together."""
     events: Literal["watched", "always"] = "watched"
     """The times to write command events for streams of all commands: only while such a stream is open, or always."""
 

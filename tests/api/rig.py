@@ -116,7 +116,7 @@ class Mqtt(LoopbackMqttClient):
 
 
 class Device:
-    """A device of the `homing` profile that obeys what the method says: `ok`, `ok_…`, `refuse`, `big`, or else is silent."""
+    """A device of the `homing` profile that obeys the method: `ok`, `ok_…`, `refuse`, `big`, or else is silent."""
 
     def __init__(self, broker: LoopbackBroker) -> None:
         self.client = LoopbackMqttClient(broker, "device", Counter())

@@ -14,6 +14,7 @@ from app.cluster.shares import share_of
 from app.commands.held.claimant import Claimant
 from app.commands.held.gauges import OTHER, HeldGauges, HeldSighting
 from app.commands.held.held_judge import HeldJudge, Readiness
+from app.commands.held.look_pace import TICK_SECONDS, LookPace
 from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
 from app.core.commands.command import Command, CommandState, WaitReason
 from app.core.commands.faults import fault
@@ -49,6 +50,7 @@ class Drainer:
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
         node_id: str,
         interval: float,
+        pace: LookPace,
     ) -> None:
         self._store = store
         self._waiting = waiting
@@ -57,6 +59,7 @@ class Drainer:
         self._nodes = nodes
         self._node_id = node_id
         self._interval = interval
+        self._pace = pace
         self._looks: set[asyncio.Task[None]] = set()
         self.gauges: Final = HeldGauges(waiting, judge.seconds_to)
         self._closing = False
@@ -71,7 +74,7 @@ class Drainer:
         """Try a command that was held just now."""
         device = self._waiting.add(device_id, command_id)
         if device is not None:
-            self._waiting.look_at(device)
+            self._waiting.take_turn(device)
 
     def heard(self, device_id: str) -> None:
         """Look at a device that has given a sign of life."""
@@ -89,6 +92,7 @@ class Drainer:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read())
             group.create_task(self._look())
+            group.create_task(self._tend())
 
     async def read(self) -> None:
         """Learn who waits. While nobody does and nothing was held since, this costs the store one small step."""
@@ -115,17 +119,37 @@ class Drainer:
 
     async def _look(self) -> None:
         while True:
-            while not self._closing and len(self._looks) < AT_A_TIME and (device := self._waiting.taken()) is not None:
+            while not self._closing and len(self._looks) < AT_A_TIME and (device := self._next()) is not None:
                 look = asyncio.get_running_loop().create_task(self._look_at(device))
                 self._looks.add(look)
                 look.add_done_callback(self._looked)
             self._changed.clear()
             delay = self._waiting.seconds_to_next() if len(self._looks) < AT_A_TIME else None
+            if delay is not None:
+                delay = max(delay, self._pace.seconds_to_next)
             try:
                 async with asyncio.timeout(self._interval if delay is None else min(self._interval, delay)):
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _next(self) -> WaitingDevice | None:
+        """Return whom to look at: who has a turn at once, and others at the pace of this node."""
+        if (device := self._waiting.turn_taken()) is not None:
+            return device
+        if not self._pace.take():
+            return None
+        if (device := self._waiting.taken()) is None:
+            self._pace.give_back()
+        return device
+
+    async def _tend(self) -> None:
+        """Have the pace follow what the node can do, while anybody waits."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began, rest = loop.time(), TICK_SECONDS if self._waiting else self._interval
+            await asyncio.sleep(rest)
+            self._pace.tended(loop.time() - began - rest)
 
     def _looked(self, look: asyncio.Task[None]) -> None:
         self._looks.discard(look)

@@ -25,8 +25,9 @@ LEAST_PAUSE: Final = 1.0
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
 """Looks at a device that is not heard: so many seconds after the first one, then twice as many, up to the longest."""
-A_SECOND: Final = 250
-"""The number of devices heard at once that are looked at in a second."""
+A_SECOND: Final = 500
+"""The number of devices heard at once that are looked at in a second, if nobody says otherwise."""
+LONGEST_SPREAD: Final = 30.0
 LATELY: Final = 30.0
 """A device that was heard within so many seconds is taken to be there."""
 MOST_DEVICES: Final = 100_000
@@ -57,12 +58,16 @@ class WaitingDevice:
 class WaitingDevices(Observer):
     """Holds at most `MOST_DEVICES`; further ones are found again by reading once there is room."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, a_second: int = A_SECOND) -> None:
+        """`a_second` is the number of devices that are looked at in a second, where thousands come at once."""
+        self._a_second: Final = a_second
         self.changed: Final[Listeners[[]]] = Listeners()
         """Called when a device is to be looked at earlier than it was known before."""
         self._now = clock.monotonic
         self._devices: dict[str, WaitingDevice] = {}
         self._due: list[tuple[float, str]] = []
+        self._turns: dict[str, None] = {}
+        """Devices of which it is known that something may be sent now."""
         self._fresh: set[str] = set()
         """Ids that were noted after the last reading had begun, which may not have found them."""
 
@@ -87,7 +92,7 @@ class WaitingDevices(Observer):
         """Look at the device at once: a command of it may have a place in its lane now."""
         device = self.add(follower.device_id, follower.command_id)
         if device is not None:
-            self.look_at(device)
+            self.take_turn(device)
 
     def add(self, device_id: str, command_id: str) -> WaitingDevice | None:
         """Note a command that was held just now, or again; the device of it, None without room."""
@@ -127,17 +132,32 @@ class WaitingDevices(Observer):
                 self._devices[device_id] = WaitingDevice(device_id, ids)
         return [*self._devices.values()]
 
-    def look_at(self, device: WaitingDevice) -> None:
-        """Look at the device now."""
-        self._look_at(device, self._now())
+    def take_turn(self, device: WaitingDevice) -> None:
+        """Look at the device now, and before all those that are heard or looked for."""
+        device.due = min(device.due, self._now())
+        self._turns[device.device_id] = None
+        self.changed()
 
     def keep_looking(self, device: WaitingDevice) -> None:
         """Look at the device now and then, as far as nobody looks at it already."""
         if device.due == inf and not device.busy:
             self._look_at(device, max(self._now() + self._spread(device.device_id), device.not_before))
 
+    def turn_taken(self) -> WaitingDevice | None:
+        """Return a device that has its turn; its next look is not before the end of this one."""
+        while self._turns:
+            device_id = next(iter(self._turns))
+            del self._turns[device_id]
+            device = self._devices.get(device_id)
+            if device is not None and not device.busy:
+                device.due, device.busy = inf, True
+                return device
+        return None
+
     def taken(self) -> WaitingDevice | None:
-        """A device that is due; its next look is not before the end of this one."""
+        """A device that is due, those first that have their turn; its next look is not before the end of this one."""
+        if (device := self.turn_taken()) is not None:
+            return device
         while self._due and self._due[0][0] <= self._now():
             at, device_id = heapq.heappop(self._due)
             device = self._devices.get(device_id)
@@ -157,6 +177,9 @@ class WaitingDevices(Observer):
             self._devices.pop(device.device_id, None)
             return
         device.not_before = now + LEAST_PAUSE
+        if wanted <= now:  # it got its turn meanwhile
+            self.take_turn(device)
+            return
         pause = 0.0  # what waits now came while it was looked at
         if fruitless:
             # What a device has said may not have been where it was looked for yet.
@@ -171,6 +194,8 @@ class WaitingDevices(Observer):
 
     def seconds_to_next(self) -> float | None:
         """The time until a device is due; None while none will be."""
+        if self._turns:
+            return 0.0
         return max(0.0, self._due[0][0] - self._now()) if self._due else None
 
     def _look_at(self, device: WaitingDevice, at: float) -> None:
@@ -182,5 +207,5 @@ class WaitingDevices(Observer):
 
     def _spread(self, device_id: str) -> float:
         """Thousands that are heard at once are not looked at at once: each has its own place in that time."""
-        over = len(self._devices) / A_SECOND
-        return 0.0 if over < 1 else min(30.0, over) * (crc32(device_id.encode()) % 1000) / 1000
+        over = len(self._devices) / self._a_second
+        return 0.0 if over < 1 else min(LONGEST_SPREAD, over) * (crc32(device_id.encode()) % 1000) / 1000

@@ -11,6 +11,7 @@ import pytest
 
 from app.cluster.directory import NodeInfo
 from app.commands.held.drainer import READ_ANYWAY, Drainer
+from app.commands.held.look_pace import LookPace
 from app.commands.held.waiting_devices import WaitingDevices
 from app.core.commands.command import CommandState
 from app.core.errors import StoreUnavailableError
@@ -58,6 +59,7 @@ def drainer(store: CountingStore) -> Drainer:
         claimant=nobody,
         nodes=nodes,
         node_id="node-a",
+        pace=LookPace(ManualClock(), 500, lambda: 0.0),
         interval=1,
     )
 
