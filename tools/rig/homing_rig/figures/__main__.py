@@ -20,6 +20,7 @@ from homing_rig.figures.clients import failing, rolling
 from homing_rig.figures.console import cost, verdicts
 from homing_rig.figures.fleets import fleets
 from homing_rig.figures.full_box import full_box
+from homing_rig.figures.herd import herd
 from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
 from homing_rig.figures.limits import limits
 from homing_rig.figures.logins import logins
@@ -48,6 +49,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "broker": broker,
     "fleets": fleets,
     "full-box": full_box,
+    "held-herd": herd,
     "limits": limits,
     "logins": logins,
     "tokens": tokens,

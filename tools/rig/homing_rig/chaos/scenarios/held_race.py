@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any, Final
 
 import aiohttp
@@ -24,83 +27,155 @@ from homing_rig.chaos.shared_figures import ANSWERED, SOUND, measure
 
 HOLD: Final = 1800.0
 BRIEF_HOLD: Final = 1.0
+ROUND: Final = 5_000
+"""So many commands are held at once at most: 100,000 of them take as many bytes of the store as 5,000, 20 times."""
 ONE_IN: Final = 10
-"""One command in so many is cancelled while it waits, and beside as many the hold of one ends."""
+"""One command in so many is cancelled while it waits, another one while nodes die, and beside as many a hold ends."""
 GREETING_SECONDS: Final = 1.0
 OVER_SECONDS: Final = 120.0
-"""How long the commands may take when all is well again."""
+"""How long the commands of a round may take when all is well again."""
 AGAIN_SECONDS: Final = 0.2
+AT_A_TIME: Final = 16
+_CONFLICT: Final = 409
+
+
+@dataclass
+class _Books:
+    """The commands that were held, by what became of them."""
+
+    kept: list[Call] = field(default_factory=list)
+    raced: list[Call] = field(default_factory=list)
+    """Those of them that are cancelled while they may be sent."""
+    ended: list[Call] = field(default_factory=list)
+    """Those that had their end while their device was away."""
+    forgotten: int = 0
 
 
 async def _race(rig: Rig) -> None:
-    rig.phase = "holding commands for devices that are away"
-    kept = await rig.load.run(rig.job(hold=HOLD))
-    lapsing = await rig.load.run(rig.job(hold=BRIEF_HOLD, group="brief", commands=max(1, len(kept) // ONE_IN)))
-    cancelled = kept[::ONE_IN]
-    for call in cancelled:
-        await _ask(rig, "DELETE", call)
-    ended = [*cancelled, *lapsing]
-    await _all_final(rig, ended)
-    fleet = await rig.start_fleet()
-    rig.phase = "devices come back, and nodes and Redis die"
-    greeting = asyncio.create_task(_greet(rig, fleet))
-    rig.stack.callback(greeting.cancel)
-    await rig.nemesis.run(rig.schedule)
-    await rig.nemesis.heal()
-    rig.phase = "waiting for what was held"
-    forgotten = await _all_final(rig, kept)
-    greeting.cancel()
+    books, total = _Books(), rig.form.commands or round((rig.form.seconds or 1.0) * (rig.form.rate or 1.0))
+    rounds = ceil(total / ROUND)
+    for number in range(rounds):
+        commands = total * (number + 1) // rounds - total * number // rounds
+        await _round(rig, books, commands, _part(rig, number, rounds), f"round {number + 1} of {rounds}")
     await rig.settle()
     measure(rig)
-    books = fleet.executions
-    states = [_state(rig, call) for call in kept]
+    got = sum((fleet.executions for fleet in rig.fleets), Counter[str]())
+    never = [*books.ended, *(call for call in books.raced if _was_never_claimed(rig, call))]
+    states = [_state(rig, call) for call in books.kept]
     rig.measures |= {
-        "held": len(kept) + len(lapsing),
-        "held_twice": sum(count - 1 for count in books.values() if count > 1),
-        "held_after_end": sum(books[call.command_id or ""] for call in ended),
-        "held_forgotten": forgotten + sum(call.command_id is None for call in (*kept, *lapsing)),
+        "held": len(books.kept) + len(books.ended),
+        "held_cancelled": states.count(CommandState.CANCELLED),
+        "held_twice": sum(count - 1 for count in got.values() if count > 1),
+        "held_after_end": sum(got[call.command_id or ""] for call in never),
+        "held_forgotten": books.forgotten + sum(call.command_id is None for call in (*books.kept, *books.ended)),
         "held_not_sent": states.count(CommandState.UNSENT),
-        "held_sent": len(books),
+        "held_sent": len(got),
     }
+
+
+async def _round(rig: Rig, books: _Books, commands: int, faults: Sequence[Fault], name: str) -> None:
+    rig.phase = f"{name}: holding commands for devices that are away"
+    held = await rig.load.run(rig.job(hold=HOLD, commands=commands))
+    lapsing = await rig.load.run(rig.job(hold=BRIEF_HOLD, group="brief", commands=max(1, len(held) // ONE_IN)))
+    cancelled, kept = held[::ONE_IN], [call for index, call in enumerate(held) if index % ONE_IN]
+    await _each(cancelled, lambda call: _ask(rig, "DELETE", call))
+    books.forgotten += await _all_final(rig, [*cancelled, *lapsing])
+    fleet = await rig.start_fleet()
+    rig.phase = f"{name}: devices come back, and nodes and Redis die"
+    greeting = asyncio.create_task(_greet(rig, fleet, _lasts(rig) * commands / (rig.form.commands or commands)))
+    raced = kept[::ONE_IN]
+    racing = asyncio.create_task(_each(raced, lambda call: _ask(rig, "DELETE", call), at_a_time=1))
+    for task in (greeting, racing):
+        rig.stack.callback(task.cancel)
+    await rig.nemesis.run(faults)
+    await rig.nemesis.heal()
+    rig.phase = f"{name}: waiting for what was held"
+    await racing
+    books.forgotten += await _all_final(rig, kept)
+    greeting.cancel()
+    async with asyncio.timeout(OVER_SECONDS):
+        while fleet.open_answers:
+            await asyncio.sleep(AGAIN_SECONDS)
+    await fleet.stop()
+    books.kept += kept
+    books.raced += raced
+    books.ended += [*cancelled, *lapsing]
+
+
+def _lasts(rig: Rig) -> float:
+    """Return the seconds in which devices come back, of all rounds together."""
+    return rig.form.seconds or 1.0
+
+
+def _part(rig: Rig, number: int, rounds: int) -> list[Fault]:
+    """Return the faults of one round: those of its part of the time."""
+    begin, end = (_lasts(rig) * one / rounds for one in (number, number + 1))
+    last = number == rounds - 1
+    return [replace(one, at=one.at - begin) for one in rig.schedule if begin <= one.at and (last or one.at < end)]
 
 
 def _state(rig: Rig, call: Call) -> str:
     return str(rig.finals.commands.get(call.command_id or "", {}).get("state", "gone"))
 
 
+def _was_never_claimed(rig: Rig, call: Call) -> bool:
+    """True if its caller cancelled it before any node had taken it to send it."""
+    said = rig.finals.commands.get(call.command_id or "", {})
+    return said.get("state") == CommandState.CANCELLED and not (said.get("hold") or {}).get("claims", 1)
+
+
+async def _each(
+    calls: Sequence[Call], do: Callable[[Call], Coroutine[Any, Any, object]], at_a_time: int = AT_A_TIME
+) -> None:
+    """Do the same for all commands that are known, a few at a time."""
+    left = iter([call for call in calls if call.command_id is not None])
+
+    async def work() -> None:
+        for call in left:
+            await do(call)
+
+    await asyncio.gather(*(work() for _ in range(at_a_time)))
+
+
 async def _all_final(rig: Rig, calls: Sequence[Call]) -> int:
     """Wait until all of them have an outcome; how many have none when the time is over."""
-    left = {call.command_id: call for call in calls if call.command_id is not None}
-    with suppress(TimeoutError):
-        async with asyncio.timeout(OVER_SECONDS):
-            while left:
-                for command_id, call in [*left.items()]:
-                    if CommandState((await _ask(rig, "GET", call))["state"]).final:
-                        del left[command_id]
-                await asyncio.sleep(AGAIN_SECONDS)
-    return len(left)
+    loop, without = asyncio.get_running_loop(), 0
+    over = loop.time() + OVER_SECONDS
+
+    async def wait(call: Call) -> None:
+        nonlocal without
+        while not CommandState((await _ask(rig, "GET", call))["state"]).final:
+            if loop.time() >= over:
+                without += 1
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    await _each(calls, wait)
+    return without
 
 
 async def _ask(rig: Rig, verb: str, call: Call) -> dict[str, Any]:
-    """Read or cancel a command at any node that answers."""
+    """Read or cancel a command at any node that answers; what it says, and nothing of one that has ended already."""
     while True:
         _, url = rig.turns()
         with suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with asyncio.timeout(rig.form.attempt):
                 request = rig.session.request(verb, f"{url}/v1/commands/{call.command_id}")
                 async with request as response:
+                    if response.status == _CONFLICT:
+                        return {}
                     if response.ok:
                         said: dict[str, Any] = orjson.loads(await response.read())
                         return said
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _greet(rig: Rig, fleet: Fleet) -> None:
-    """Have the devices say something, one after the other over the time of the load, and then again and again."""
+async def _greet(rig: Rig, fleet: Fleet, lasts: float) -> None:
+    """Have the devices say something, one after the other over so many seconds, and then again and again."""
     loop = asyncio.get_running_loop()
-    began, lasts = loop.time(), rig.form.seconds or 1.0
+    began = loop.time()
     while True:
-        share = min(1.0, (loop.time() - began) / lasts)
+        share = min(1.0, (loop.time() - began) / max(lasts, AGAIN_SECONDS))
         for number, device in enumerate(rig.devices[: round(share * len(rig.devices))]):
             hello = orjson.dumps({"id": "hello", "status": "ok"})
             with suppress(HomingError):
@@ -119,7 +194,8 @@ R31 = Scenario(
     name="R31",
     title="held commands are claimed while nodes and Redis die",
     provoke="commands are held for devices that are away, some are cancelled or lapse; the devices come back one after "
-    "the other, while a random node is killed again and again, and Redis (appendfsync always) as well",
+    "the other, and more are cancelled, while a random node is killed again and again, and Redis (appendfsync always) "
+    "as well; more than 5,000 commands are held in rounds",
     figures=(
         *SOUND,
         ANSWERED,
