@@ -72,7 +72,8 @@ class FleetRunBody(_FleetModel):
             description=(
                 "Up to 20 waves, one after the other: a number of devices, a share such as `10%`, or `rest`; or an "
                 "object with `size`, `bake` (a time to wait afterwards) and `then`: `wait` (until a person resumes) or "
-                "`approve` (until another person does than the one who began the run). What is left is the last wave."
+                "`approve` (until another person does than the one who began the run). What is left is the last wave. "
+                "In place of `size`, the last one may have `first`, `factor` and `most`: waves that grow."
             ),
             examples=[[5, {"size": "10%", "bake": "5m"}, "rest"]],
         ),

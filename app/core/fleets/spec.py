@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
@@ -13,9 +13,13 @@ from app.core.errors import InvalidInputError
 from app.core.fleets.fields import in_short, list_of, members_of, number_of, percent_of, read_length
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.quorum import LabelBudget, RunGoal, read_budgets, read_goal, read_label
+from app.core.fleets.targets import MOST_TARGETS
 from app.core.fleets.windows import RunWindow, closes_at, read_windows
 
 MOST_WAVES: Final = 20
+MOST_GROWN: Final = 500
+"""The number of waves that growing ones may become."""
+MOST_GROWTH: Final = 10
 MOST_RULES: Final = 8
 MOST_IN_FLIGHT: Final = 5_000
 USUAL_IN_FLIGHT: Final = 100
@@ -34,8 +38,33 @@ _SIZES: Final = f'a number of devices, a share such as "10%", or "{REST}" for th
 
 
 @dataclass(frozen=True, slots=True)
+class WaveGrowth:
+    """Waves of which each is `factor` times as large as the one before it, and none larger than `most`."""
+
+    first: int
+    factor: float
+    most: int | None = None
+
+    def sizes(self, left: int) -> Iterator[int]:
+        """Yield the numbers of targets of the waves, for so many targets."""
+        size = float(self.first)
+        while left > 0:
+            found = min(left, round(size), left if self.most is None else self.most)
+            yield found
+            left, size = left - found, min(size * self.factor, float(left))
+
+    def to_json(self) -> dict[str, Any]:
+        """The growth as it is kept and shown."""
+        return {
+            "first": self.first,
+            "factor": self.factor,
+            **({} if self.most is None else {"most": self.most}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class WaveSpec:
-    """A wave as it is asked for. Neither `count` nor `share` (in percent): all that are left."""
+    """A wave as it is asked for, or many that grow. None of `count`, `share` (in percent), `growth`: all left."""
 
     count: int | None = None
     share: float | None = None
@@ -43,20 +72,24 @@ class WaveSpec:
     """The time that passes after its last target has ended, before the next wave begins."""
     then: str = GO_ON
     """WAIT if a person has to resume the run before the next wave, APPROVE if that is another one than began it."""
+    growth: WaveGrowth | None = None
 
-    def size(self, total: int, left: int) -> int:
-        """The number of its targets, of so many in the run, of which so many are in no wave before it."""
+    def sizes(self, total: int, left: int) -> Iterable[int]:
+        """The numbers of its targets, of so many in the run, of which so many are in no wave before it."""
+        if self.growth is not None:
+            return self.growth.sizes(left)
         if self.count is not None:
-            return min(self.count, left)
+            return (min(self.count, left),)
         if self.share is not None:
-            return min(max(1, ceil(total * self.share / 100 - 1e-9)), left)
-        return left
+            return (min(max(1, ceil(total * self.share / 100 - 1e-9)), left),)
+        return (left,)
 
     def to_json(self) -> dict[str, Any]:
         """The wave as it is kept and shown."""
         size = self.count if self.count is not None else REST if self.share is None else f"{self.share:g}%"
+        sizes = {"size": size} if self.growth is None else self.growth.to_json()
         bake = {"bake": format_duration(self.bake)} if self.bake else {}
-        return {"size": size, **bake, **({"then": self.then} if self.then else {})}
+        return {**sizes, **bake, **({"then": self.then} if self.then else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +141,19 @@ class RunSpec:
     goal: RunGoal | None = None
 
     def wave_ends(self, total: int) -> list[int]:
-        """Return of each wave the index behind its last target. The last wave has all that are left."""
+        """Return of each wave the index behind its last target. The last wave has all that are left.
+
+        InvalidInputError where they grow too slowly for so many targets.
+        """
         ends: list[int] = []
-        for wave in (*self.waves, WaveSpec()):
-            before = ends[-1] if ends else 0
-            if before >= total:
+        for index, wave in enumerate((*self.waves, WaveSpec())):
+            if ends and ends[-1] >= total:
                 break
-            ends.append(before + wave.size(total, total - before))
+            for size in wave.sizes(total, total - (ends[-1] if ends else 0)):
+                ends.append((ends[-1] if ends else 0) + size)
+                if len(ends) > MOST_WAVES + MOST_GROWN:
+                    sentence = f"grows too slowly: {total} targets become more than {MOST_GROWN} waves"
+                    raise InvalidInputError(f"waves.{index}", f"{sentence}; a larger factor or most is needed")
         return ends
 
     def longest_hold(self, now: int) -> timedelta:
@@ -132,8 +171,10 @@ class RunSpec:
         return any(one.then == APPROVE for one in self.waves)
 
     def wave(self, index: int) -> WaveSpec:
-        """The wave with this index; the one behind all that were asked for has the rest."""
-        return self.waves[index] if index < len(self.waves) else WaveSpec()
+        """The wave with this index; behind all that were asked for, one that grows goes on, or one has the rest."""
+        if index < len(self.waves):
+            return self.waves[index]
+        return self.waves[-1] if self.waves and self.waves[-1].growth is not None else WaveSpec()
 
     def to_json(self) -> dict[str, Any]:
         """The specification as it is kept."""
@@ -191,6 +232,10 @@ def read_waves(value: object) -> tuple[WaveSpec, ...]:
     entries = list_of("waves", value, MOST_WAVES)
     waves = tuple(_wave(f"waves.{index}", one) for index, one in enumerate(entries))
     for index, one in enumerate(waves[:-1]):
+        if one.growth is not None:
+            raise InvalidInputError(
+                f"waves.{index}", f"grows, so it is the last one; {len(waves) - index - 1} follow it"
+            )
         if one.count is None and one.share is None:
             raise InvalidInputError(f"waves.{index}", f'"{REST}" is the last wave; {len(waves) - index - 1} follow it')
     return waves
@@ -210,10 +255,15 @@ def _wave(field: str, value: object) -> WaveSpec:
     if not isinstance(value, dict):
         count, share = _size(field, value)
         return WaveSpec(count, share)
-    members = members_of(field, value, ("size", "bake", "then"))
-    if "size" not in members:
-        raise InvalidInputError(f"{field}.size", f"is missing; allowed: {_SIZES}")
-    count, share = _size(f"{field}.size", members["size"])
+    growth = None
+    if "first" in value or "factor" in value:
+        members = members_of(field, value, ("first", "factor", "most", "bake", "then"))
+        (count, share), growth = (None, None), _growth(field, members)
+    else:
+        members = members_of(field, value, ("size", "bake", "then"))
+        if "size" not in members:
+            raise InvalidInputError(f"{field}.size", f"is missing; allowed: {_SIZES}")
+        count, share = _size(f"{field}.size", members["size"])
     bake = read_length(f"{field}.bake", members["bake"], LONGEST_RUN, timedelta()) if "bake" in members else timedelta()
     then = members.get("then", GO_ON)
     if then not in (GO_ON, WAIT, APPROVE) or ("then" in members and then == GO_ON):
@@ -222,7 +272,21 @@ def _wave(field: str, value: object) -> WaveSpec:
             f'{in_short(then)} is none; allowed: "{WAIT}", until a person resumes the run, and "{APPROVE}", until '
             "another person than the one who began it does",
         )
-    return WaveSpec(count, share, bake, then)
+    return WaveSpec(count, share, bake, then, growth)
+
+
+def _growth(field: str, members: Mapping[str, Any]) -> WaveGrowth:
+    for name in ("first", "factor"):
+        if name not in members:
+            raise InvalidInputError(f"{field}.{name}", 'is missing; waves that grow have "first" and "factor"')
+    first = number_of(f"{field}.first", members["first"], 1, MOST_TARGETS)
+    factor = members["factor"]
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 < factor <= MOST_GROWTH:
+        raise InvalidInputError(
+            f"{field}.factor", f"{in_short(factor)} is none; allowed: a number above 1 and up to {MOST_GROWTH}"
+        )
+    most = number_of(f"{field}.most", members["most"], first, MOST_TARGETS) if "most" in members else None
+    return WaveGrowth(first, factor, most)
 
 
 def _size(field: str, value: object) -> tuple[int | None, float | None]:

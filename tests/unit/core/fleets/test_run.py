@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pytest
 
-from app.core.errors import RunStateError
+from app.core.errors import InvalidInputError, RunStateError
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.quorum import in_turn, read_budgets, within
 from app.core.fleets.run import TRANSITIONS, FleetRun, RunState, RunStatus, Why, new_run
@@ -67,6 +68,54 @@ def test_every_state_is_in_the_table_and_final_ones_have_no_way_out() -> None:
 
 
 class TestWaves:
+    @pytest.mark.parametrize(
+        ("waves", "total", "sizes"),
+        [
+            ([{"first": 50, "factor": 3, "most": 2000}], 7_000, [50, 150, 450, 1350, 2000, 2000, 1000]),
+            ([{"first": 2, "factor": 1.5}], 20, [2, 3, 4, 7, 4]),
+            ([5, {"size": "10%"}, {"first": 10, "factor": 10}], 1_000, [5, 100, 10, 100, 785]),
+            ([{"first": 50, "factor": 3}], 20, [20]),
+            ([30, {"first": 50, "factor": 3}], 30, [30]),
+        ],
+    )
+    def test_waves_grow_to_the_last_target(self, waves: list[Any], total: int, sizes: list[int]) -> None:
+        ends = spec(waves).wave_ends(total)
+        assert [end - begin for begin, end in pairwise([0, *ends])] == sizes
+        assert RunSpec.from_json(spec(waves).to_json()) == spec(waves)
+
+    def test_each_wave_that_grew_bakes_and_waits_for_a_person_but_the_last_one(self) -> None:
+        run = begun(13, spec([{"first": 1, "factor": 3, "bake": "5s", "then": "wait"}]))
+        for wave, size in enumerate((1, 3, 9)):
+            assert len(work(run, now=wave * 10 * SECOND + 1)) == size
+            if wave < 2:
+                assert state_of(run) is S.RUNNING
+                run.advance((wave * 10 + 6) * SECOND)
+                assert state_of(run) is S.PAUSED
+                run.resume((wave * 10 + 7) * SECOND, "anna")
+        assert state_of(run) is S.SUCCEEDED
+
+    @pytest.mark.parametrize(
+        ("waves", "says"),
+        [
+            ([{"first": 1, "factor": 2}, "rest"], "waves.0: grows, so it is the last one; 1 follow it"),
+            ([{"first": 1}], "waves.0.factor: is missing"),
+            ([{"factor": 2}], "waves.0.first: is missing"),
+            ([{"first": 1, "factor": 1}], "waves.0.factor: 1 is none; allowed: a number above 1 and up to 10"),
+            ([{"first": 1, "factor": True}], "waves.0.factor"),
+            ([{"first": 0, "factor": 2}], "waves.0.first: 0 is out of range"),
+            ([{"first": 5, "factor": 2, "most": 4}], "waves.0.most: 4 is out of range; allowed: 5 to 100000"),
+            ([{"first": 5, "factor": 2, "size": 4}], "waves.0.size: is unknown"),
+        ],
+    )
+    def test_waves_that_cannot_grow_are_refused(self, waves: list[Any], says: str) -> None:
+        with pytest.raises(InvalidInputError) as refused:
+            spec(waves)
+        assert says in str(refused.value)
+
+    def test_waves_that_grow_too_slowly_for_their_targets_are_refused(self) -> None:
+        with pytest.raises(InvalidInputError, match=r"waves\.0.*600 targets become more than 500 waves"):
+            new_run(spec([{"first": 1, "factor": 2, "most": 1}]), 600)
+
     @pytest.mark.parametrize(
         ("waves", "total", "ends"),
         [
