@@ -33,7 +33,7 @@ from app.fleets.plan import FleetCommand
 from app.settings import Settings
 from app.store.rules import micros
 
-FURTHER: Final = ("windows", "spread", "per", "done")
+FURTHER: Final = ("windows", "spread", "per", "done", "rate")
 MEMBERS: Final = ("targets", "command", "waves", "stop", "in_flight", "start_at", "until", "order", *FURTHER)
 OF_COMMAND: Final = ("method", "params", "timeout", "profile", "one_way", "hold")
 USUAL_HOLD: Final = timedelta(minutes=5)

@@ -26,6 +26,7 @@ from app.core.clock import Clock
 from app.core.commands.routing import Outcome
 from app.core.errors import AccessError, CapacityError, InvalidInputError, NeedsSecondPersonError, UnavailableError
 from app.core.fleets.fields import SHORTEST
+from app.core.fleets.hand_rate import HandAllowance
 from app.core.fleets.marks import TargetMark, mark_of
 from app.core.fleets.quorum import within
 from app.core.fleets.run import RunState
@@ -105,6 +106,7 @@ class RunDriver:
         self._missing: dict[int, int] = {}
         """Since when it is known of a target of an aborted run that it has no command."""
         self._results: dict[int, Sequence[Any]] = {}
+        self._allowance = HandAllowance(ports.clock)
         self._log = structlog.get_logger()
 
     async def run(self) -> None:
@@ -222,9 +224,10 @@ class RunDriver:
     async def _hand(self, known: KnownRun, now: int) -> list[int]:
         """Mark the targets whose turn it is, up to what may be in flight; those that are away wait or are given up."""
         chosen: list[int] = []
-        due = self._due(known, now)
-        while due and len(chosen) < known.run.room and known.run.state is RunState.RUNNING and not self._is_late():
-            size = min(AT_A_TIME, known.run.room - len(chosen))
+        due, allowance = self._due(known, now), self._allowance
+        room = known.run.room if known.plan.spec.rate is None else allowance.room(known.plan.spec.rate, known.run.room)
+        while due and len(chosen) < room and known.run.state is RunState.RUNNING and not self._is_late():
+            size = min(AT_A_TIME, room - len(chosen))
             some, due = due[:size], due[size:]
             there = await asyncio.gather(*(self._ports.online(self._targets[index][0]) for index in some))
             try:
@@ -235,6 +238,7 @@ class RunDriver:
         if known.run.state is not RunState.RUNNING:
             return []
         known.run.hand(chosen)
+        allowance.spend(len(chosen))
         return chosen
 
     def _due(self, known: KnownRun, now: int) -> list[int]:

@@ -101,6 +101,7 @@ def open_fleets(
             audit=around.audit,
             read_run=around.read_run,
             read_command=around.read_command,
+            cancel=cancel,
             retention=kernel.settings.store.retention,
             profile=kernel.settings.profile,
         )

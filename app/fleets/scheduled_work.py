@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -15,12 +16,18 @@ from app.commands.send.registrar import CommandRequest
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.durations import format_duration
-from app.core.errors import InvalidInputError, NoTargetsError, RunNotFoundError, UnauthenticatedError
+from app.core.errors import (
+    InvalidInputError,
+    NoTargetsError,
+    RunNotFoundError,
+    RunStateError,
+    UnauthenticatedError,
+)
 from app.core.payload import JsonValue
 from app.core.schedules.schedule import Schedule, ScheduleSpec
 from app.fleets.administration import FleetAdministrator, RunOwner, RunRequest
-from app.fleets.plan import FleetCommand
-from app.store.commands import CommandReader
+from app.fleets.plan import FleetCommand, KnownRun
+from app.store.commands import CommandReader, Finished
 from app.store.rules import micros
 
 AGENT: Final = "schedule"
@@ -40,6 +47,8 @@ class WorkPorts:
     """Reads the body of a run; InvalidInputError."""
     read_command: Callable[[JsonValue], tuple[FleetCommand, timedelta]]
     """Reads a command, and for how long it may wait for its device; InvalidInputError."""
+    cancel: Callable[[str], Awaitable[Finished]]
+    """Cancels a command."""
     retention: timedelta
     """The time for which a command is on record after its end."""
     profile: str
@@ -109,6 +118,33 @@ class ScheduledWork:
             return (await self._ports.runs.get(None, begun)).run.state.final
         except RunNotFoundError:
             return True
+
+    async def end_last(self, schedule: Schedule) -> None:
+        """End what the schedule has begun last: a run is aborted with what is open of it, a command is cancelled.
+
+        Repeated, it changes nothing. AccessError where the principal may not.
+        """
+        owner, begun = _owner(schedule, _caller(schedule)), schedule.last_begun
+        ASKING.set(RequestOrigin(owner.caller, None, f"{AGENT} {schedule.name}".encode()))
+        if schedule.spec.run is not None:
+            self._ports.access.check(owner.caller, Action.FLEET, tenant_id=owner.tenant)
+            with suppress(RunNotFoundError, RunStateError):  # it has ended meanwhile
+                known = await self._ports.runs.change(
+                    None, begun, lambda run, now: run.abort(now, owner.principal, cancel=True)
+                )
+                self._tell_aborted(known, owner)
+            return
+        (command,) = await self._ports.commands.get([begun])
+        if command is None or command.state.final:
+            return
+        self._ports.access.check(owner.caller, Action.CANCEL, command.device_id, command.profile, command.method)
+        if self._ports.audit is not None:
+            self._ports.audit.cancelled(command.id, command.device_id)
+        await self._ports.cancel(command.id)
+
+    def _tell_aborted(self, known: KnownRun, owner: RunOwner) -> None:
+        if self._ports.audit is not None:
+            self._ports.audit.fleet_run(known.record.run_id, owner.tenant, "abort", known.plan.command.method)
 
     def _command(self, spec: ScheduleSpec, identity: str) -> CommandRequest:
         command, hold = self._ports.read_command(dict(spec.command or {}))

@@ -38,6 +38,8 @@ ABANDONED_US: Final = 10_000_000
 MOST_SAID: Final = 300
 _UNSEEN: Final = "no node looked within the catch-up, and neither for what followed within it"
 _WAITED: Final = "within the catch-up, what had begun before it did not end, or no node looked"
+_WAITING: Final = (ScheduleOverlap.QUEUE_ONE, ScheduleOverlap.REPLACE)
+"""Whoever waits for the end of what began before."""
 _PASSED_OVER: Final = "others before it were missed, and are passed over"
 
 
@@ -136,7 +138,10 @@ class Scheduler:
                     await self._begin(schedule, entry.document, unfinished)
                 return
             due = schedule.due(entry.timetable.after, now)
-            if due is not None and (falls_to(self._node_id, live, schedule.document) or now - due.at >= PATIENCE_US):
+            if due is None or (not due.missed and now < schedule.begins_at(due.at)):
+                return
+            late = now - schedule.begins_at(due.at)
+            if falls_to(self._node_id, live, schedule.document) or late >= PATIENCE_US:
                 await self._decide(schedule, entry.document, due, now)
         except HomingError as failure:  # the next look tries it again
             self._log.debug("schedule_waits", name=schedule.name, reason=str(failure))
@@ -145,10 +150,12 @@ class Scheduler:
         said = _PASSED_OVER if due.passed_over else ""
         plain = Occurrence(at=due.at, result=OccurrenceResult.BEGINNING, noted_at=now, node=self._node_id, reason=said)
         if due.missed:
-            reason = _WAITED if schedule.spec.overlap == ScheduleOverlap.QUEUE_ONE else _UNSEEN
+            reason = _WAITED if schedule.spec.overlap in _WAITING else _UNSEEN
             occurrence = replace(plain, result=OccurrenceResult.MISSED, reason=reason)
         elif schedule.spec.overlap != ScheduleOverlap.PARALLEL and not await self._work.has_ended(schedule):
-            if schedule.spec.overlap == ScheduleOverlap.QUEUE_ONE:
+            if schedule.spec.overlap == ScheduleOverlap.REPLACE:
+                await self._work.end_last(schedule)
+            if schedule.spec.overlap in _WAITING:
                 return  # a later look decides it, or the one after it
             reason = f"{schedule.last_begun} has not ended"
             occurrence = replace(plain, result=OccurrenceResult.SKIPPED, reason=reason)

@@ -238,7 +238,7 @@ async def test_it_waits_for_its_window_and_says_until_when(keeping: Rig) -> None
     later, end = (f"{now + timedelta(hours=hours):%H:%M}" for hours in (3, 5))
     run = await begin(keeping, docks(2), windows=[{"from": later, "to": end}])
     assert run["windows"] == [{"days": "mon-sun", "from": later, "to": end, "zone": "UTC"}]
-    assert (run["state"], run["spread"], run["per"], run["done"]) == ("waiting", None, [], None)
+    assert (run["state"], run["spread"], run["per"], run["done"], run["rate"]) == ("waiting", None, [], None, None)
     explained = (await keeping.http.get(f"{RUNS}/{run['id']}/explain")).json()
     assert explained["said"] == f"it waits for its window until {now + timedelta(hours=3):%Y-%m-%dT%H:%M}:00Z"
     short = await begin(keeping, docks(2), windows=[{"from": later, "to": end}], until="1h")

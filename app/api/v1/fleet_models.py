@@ -108,6 +108,10 @@ class FleetRunBody(_FleetModel):
             examples=[[{"days": "mon-fri", "from": "02:00", "to": "05:00", "zone": "Europe/Berlin"}]],
         ),
     ] = []
+    rate: Annotated[
+        str | SkipJsonSchema[None],
+        Field(description="The most targets that get their turn, such as `100/s` or `30/m`.", examples=["100/s"]),
+    ] = None
     spread: Annotated[
         str | SkipJsonSchema[None], Field(description="The values of this label take turns.", examples=["site"])
     ] = None
@@ -203,6 +207,7 @@ class FleetRunView(_FleetModel):
     spread: str | None
     per: list[dict[str, JsonValue]]
     done: dict[str, JsonValue] | None
+    rate: str | None
     steps: Annotated[list[FleetRunStep], Field(description="The last changes of its state, the latest last.")]
     driver: Annotated[str, Field(description="The node that drives it, or did so last.")]
 
@@ -292,6 +297,7 @@ def run_json(known: KnownRun) -> dict[str, Any]:
         "spread": None,
         "per": [],
         "done": None,
+        "rate": None,
         **spec.further(),
         "steps": [_step(one) for one in status.steps],
         "driver": status.driver,

@@ -59,7 +59,8 @@ class ScheduleBody(_ScheduleModel):
         Field(
             description="What becomes of an occurrence while what the one before it began has not ended. `skip`: it "
             "begins nothing. `queue_one`: it waits for that, within `catch_up`, and of several that wait the latest "
-            "begins. `parallel`: it begins all the same."
+            "begins. `replace`: what began before is aborted or cancelled, and it begins when that has ended. "
+            "`parallel`: it begins all the same."
         ),
     ] = ScheduleOverlap.SKIP
     catch_up: Annotated[
@@ -69,6 +70,14 @@ class ScheduleBody(_ScheduleModel):
             json_schema_extra=said(DURATION),
         ),
     ] = format_duration(USUAL_CATCH_UP)
+    jitter: Annotated[
+        str,
+        Field(
+            description="Each occurrence begins up to so much later, by a time of its own, so that not all schedules "
+            "begin in one moment; up to half of `catch_up`.",
+            json_schema_extra=said(DURATION),
+        ),
+    ] = "0s"
     until: Annotated[
         str | SkipJsonSchema[None],
         Field(description="The last instant at which something may begin.", examples=["2027-12-31T23:59:59Z"]),
@@ -101,6 +110,7 @@ class ScheduleView(_ScheduleModel):
     command: _Object | None
     overlap: ScheduleOverlap
     catch_up: str
+    jitter: str
     until: Instant | None
     enabled: bool
     paused: Annotated[str | None, Field(description="Why it has paused itself. Writing it again lets it go on.")]
@@ -124,13 +134,15 @@ def spec_of(body: ScheduleBody) -> ScheduleSpec:
         validate_device_id(body.device)
     if body.run is not None and "start_at" in body.run:
         raise InvalidInputError("run.start_at", "is of runs that begin once; here cron says when they begin")
+    catch_up = read_length("catch_up", body.catch_up, MOST_CATCH_UP, LEAST_CATCH_UP)
     return ScheduleSpec(
         cron=body.cron,
         zone=body.zone,
         run=body.run,
         device=body.device,
         command=body.command,
-        catch_up=micros(read_length("catch_up", body.catch_up, MOST_CATCH_UP, LEAST_CATCH_UP)),
+        catch_up=micros(catch_up),
+        jitter=micros(read_length("jitter", body.jitter, catch_up / 2, timedelta())),
         until=None if body.until is None else parse_position("until", body.until, 0),
         enabled=body.enabled,
         overlap=body.overlap,
@@ -152,6 +164,7 @@ def schedule_json(schedule: Schedule, coming: list[int]) -> dict[str, Any]:
         "command": spec.command,
         "overlap": spec.overlap,
         "catch_up": format_duration(timedelta(microseconds=spec.catch_up)),
+        "jitter": format_duration(timedelta(microseconds=spec.jitter)),
         "until": None if spec.until is None else instant(spec.until),
         "enabled": spec.enabled,
         "paused": schedule.paused or None,

@@ -11,6 +11,7 @@ from typing import Any, Final
 from app.core.durations import format_duration, parse_duration
 from app.core.errors import InvalidInputError
 from app.core.fleets.fields import in_short, list_of, members_of, number_of, percent_of, read_length
+from app.core.fleets.hand_rate import HandRate, read_rate
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.quorum import LabelBudget, RunGoal, read_budgets, read_goal, read_label
 from app.core.fleets.targets import MOST_TARGETS
@@ -139,6 +140,8 @@ class RunSpec:
     """The label whose values take turns in the order of targets; empty where none does."""
     per: tuple[LabelBudget, ...] = ()
     goal: RunGoal | None = None
+    rate: HandRate | None = None
+    """The most targets that get their turn in a time; as many as are ready where there is none."""
 
     def wave_ends(self, total: int) -> list[int]:
         """Return of each wave the index behind its last target. The last wave has all that are left.
@@ -200,6 +203,7 @@ class RunSpec:
             **({"spread": self.spread} if self.spread else {}),
             **({"per": [one.to_json() for one in self.per]} if self.per else {}),
             **({"done": self.goal.to_json()} if self.goal is not None else {}),
+            **({"rate": self.rate.said} if self.rate is not None else {}),
         }
 
     @classmethod
@@ -223,6 +227,7 @@ def read_further(members: Mapping[str, Any]) -> dict[str, Any]:
         "spread": ("spread", lambda value: read_label("spread", value)),
         "per": ("per", read_budgets),
         "done": ("goal", read_goal),
+        "rate": ("rate", read_rate),
     }
     return {field: read(members[name]) for name, (field, read) in readers.items() if name in members}
 

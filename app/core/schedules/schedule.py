@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum, auto
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from app.core.errors import InvalidInputError
@@ -53,6 +54,8 @@ class ScheduleOverlap(StrEnum):
     """It begins nothing."""
     QUEUE_ONE = auto()
     """It waits for that end, within the catch-up; of several that wait the latest begins."""
+    REPLACE = auto()
+    """What began before it is ended, and it begins when that has its end, within the catch-up."""
     PARALLEL = auto()
     """It begins all the same."""
 
@@ -83,6 +86,8 @@ class ScheduleSpec:
     until: int | None = None
     enabled: bool = True
     overlap: str = ScheduleOverlap.SKIP
+    jitter: int = 0
+    """Each occurrence begins up to so much later (µs), by a time of its own."""
 
 
 class DueOccurrence(NamedTuple):
@@ -157,6 +162,13 @@ class Schedule:
                     break
                 found.append(at)
         return found
+
+    def begins_at(self, at: int) -> int:
+        """The instant at which an occurrence begins: the same for all nodes, and another one for each schedule."""
+        if not self.spec.jitter:
+            return at
+        digest = blake2b(f"{self.document} {at}".encode(), digest_size=8).digest()
+        return at + int.from_bytes(digest) % (self.spec.jitter + 1)
 
     def unfinished(self) -> Occurrence | None:
         """The occurrence that a node is about to begin, if there is one."""

@@ -44,6 +44,7 @@ class Work:
         self.fails: BaseException | None = None
         self.dies_after: BaseException | None = None
         self.open: set[str] = set()
+        self.ended: list[str] = []
 
     async def check(self, spec: ScheduleSpec, owner: RunOwner) -> None:
         del spec, owner
@@ -57,6 +58,9 @@ class Work:
         self.begun[self.id_of(schedule, at)] += 1
         if self.dies_after is not None:
             raise self.dies_after
+
+    async def end_last(self, schedule: Schedule) -> None:
+        self.ended.append(schedule.last_begun)
 
     async def has_ended(self, schedule: Schedule) -> bool:
         await asyncio.sleep(0)  # the others have read the same meanwhile
@@ -341,3 +345,45 @@ async def test_one_that_may_be_parallel_asks_for_no_end(world: World) -> None:
         await world.look()
         world.work.open.add((await world.known()).last_begun)
     assert await world.results() == ["began"] * 3
+
+
+async def test_one_that_replaces_ends_what_began_before_and_begins_after_that(world: World) -> None:
+    await world.put(overlap="replace")
+    world.advance(MINUTE)
+    await world.look()
+    begun = (await world.known()).last_begun
+    world.work.open = {begun}
+    world.advance(MINUTE)
+    await world.look()
+    assert set(world.work.ended) == {begun}
+    assert await world.results() == ["began"], "it waits until that has ended"
+    world.work.open = set()
+    await world.look()
+    assert await world.results() == ["began", "began"]
+    assert set(world.work.ended) == {begun}
+
+
+async def test_with_jitter_an_occurrence_begins_later_and_at_the_same_instant_for_all_nodes(world: World) -> None:
+    schedule = await world.put(cron="0 * * * *", jitter=240_000_000)
+    world.advance(MINUTE * 60 - timedelta(seconds=world.clock.wall() % 3600))
+    now = await world.store.now()
+    (at,) = [one for one in (now // 3_600_000_000 * 3_600_000_000,) if one <= now]
+    offset = schedule.begins_at(at) - at
+    assert 0 < offset <= 240_000_000
+    await world.look()
+    assert await world.results() == []
+    world.advance(timedelta(microseconds=at + offset - now - 1_000))
+    await world.look()
+    assert await world.results() == []
+    world.advance(timedelta(milliseconds=1))
+    await world.look()
+    assert await world.results() == ["began"]
+    assert (await world.known()).occurrences[0].at == at, "it is still the occurrence of its hour"
+
+
+def test_a_jitter_spreads_schedules_and_occurrences() -> None:
+    spec = ScheduleSpec(cron="0 * * * *", zone="UTC", catch_up=1, jitter=60_000_000)
+    made = [Schedule(name=f"s{i}", tenant="", by="", who="", spec=spec, generation=0, decided=0) for i in range(50)]
+    found = {one.begins_at(0) for one in made} | {made[0].begins_at(hour) for hour in range(50)}
+    assert len(found) > 90
+    assert all(0 <= one <= 60_000_050 for one in found)
