@@ -17,7 +17,7 @@ class LaneReader(CommandReader, HoldStore, Protocol):
 
 
 class LaneResumer:
-    """That somebody may say so is another's to judge."""
+    """Resumes lanes. Whoever asks for it has judged that the caller may."""
 
     def __init__(self, *, store: LaneReader, drainer: Drainer, counters: Counters) -> None:
         self._store: Final = store

@@ -1,4 +1,4 @@
-"""Whether a lane of a device lets a command go, in memory: the same judgement as in lua/commands/lanes.lua."""
+"""The judgement whether a lane of a device lets a command go, in memory: the same as in lua/commands/lanes.lua."""
 
 from __future__ import annotations
 
