@@ -14,7 +14,6 @@ from app.callbacks.waiters import Waiters
 from app.callbacks.waker import Waker
 from app.cluster.canary import Canary
 from app.commands.deadlines.expirer import Expirer
-from app.commands.deadlines.prober import Prober
 from app.commands.deadlines.sweeper import Sweeper
 from app.commands.dry_runner import DryRunner
 from app.commands.explain.explainer import Explainer
@@ -42,6 +41,7 @@ from app.mqtt.inbox import Arrival, Inbox
 from app.observed import Observed
 from app.observers.notes import Notes
 from app.plane import Plane
+from app.probing import Probing, open_probing
 from app.runtime.services import Service
 from app.store.engine import kind_of
 
@@ -68,7 +68,7 @@ class CommandPlane:
     dry_runner: DryRunner
     absence: Absence
     expirer: Expirer
-    prober: Prober
+    probing: Probing
     repeater: Repeater
     plane: Plane
 
@@ -99,7 +99,7 @@ class _Sending:
 
     absence: Absence
     expirer: Expirer
-    prober: Prober
+    probing: Probing
     invoker: Invoker
     sweeper: Sweeper
     repeater: Repeater
@@ -155,7 +155,7 @@ def open_commands(
         dry_runner=sending.dry_runner,
         absence=sending.absence,
         expirer=sending.expirer,
-        prober=sending.prober,
+        probing=sending.probing,
         repeater=sending.repeater,
         plane=Plane(
             name="commands",
@@ -166,7 +166,7 @@ def open_commands(
                     fills=lambda: home.open_commands.fills() | home.waiters.fills(),
                 ),
                 Service("expirer", sending.expirer.run),
-                Service("prober", sending.prober.run),
+                Service("prober", sending.probing.prober.run),
                 Service("waker", home.waker.run),
                 Service("sweeper", sending.sweeper.run),
                 Service("absence", sending.absence.run),
@@ -252,11 +252,18 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
         observers=observed.observers,
         clock=kernel.clock,
     )
+    invoker = _invoker(kernel, observed, home, way)
     return _Sending(
         absence=way.absence,
         expirer=way.expirer,
-        prober=_prober(kernel, home, way, around),
-        invoker=_invoker(kernel, observed, home, way),
+        probing=open_probing(
+            kernel,
+            open_commands=home.open_commands,
+            invoker=invoker,
+            last_event=around.last_event,
+            kept=way.expirer.kept,
+        ),
+        invoker=invoker,
         drainer=drainer,
         judge=judge,
         holder=holder,
@@ -300,19 +307,6 @@ def _repeater(kernel: Kernel, observed: Observed, way: _WayOut) -> Repeater:
         node_id=kernel.info.node_id,
         counters=kernel.counters,
         observers=observed.observers,
-    )
-
-
-def _prober(kernel: Kernel, home: _Home, way: _WayOut, around: CommandSurroundings) -> Prober:
-    return Prober(
-        store=kernel.store,
-        open_commands=home.open_commands,
-        profiles=kernel.languages.profiles,
-        last_event=around.last_event,
-        kept=way.expirer.kept,
-        clock=kernel.clock,
-        node_id=kernel.info.node_id,
-        counters=kernel.counters,
     )
 
 

@@ -31,6 +31,8 @@ def _news(following: CommandFollower) -> list[bytes]:
     events = [_event("progress", identity, one.number, _report_json(one)) for one in following.reports()]
     if (ended := following.outcome()) is not None:
         events.append(_event("outcome", identity, following.seen, command_json(ended)))
+    if (verified := following.verified()) is not None:
+        events.append(_event("verified", identity, following.seen, command_json(verified)))
     if (late := following.late()) is not None:
         events.append(_event("late", identity, following.seen, command_json(late)))
     return [b"".join(events)] if events else []

@@ -28,7 +28,7 @@ from app.store.redis.driver.plain import FewCalls, few_calls
 
 _LISTED: Final = "!"
 """The member of the list of nodes that says that the list has not been lost; no node id begins so."""
-FEATURES: Final = "held approvals"
+FEATURES: Final = "held approvals verified"
 """The features that nodes of this version know and those before it do not, with a blank between."""
 CLAIMED: Final = "!"
 """In front of an incarnation whose session is being adopted."""

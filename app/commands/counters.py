@@ -73,6 +73,18 @@ COUNTERS: Final = CounterTable(
             {f"probe.{one}": str(one) for one in (*ProbeEvidence, *Unsettled)},
         ),
         (
+            counted("homing_probe_questions", "Questions of probes to devices", "result"),
+            {f"probe.question.{one}": one for one in ("answered", "unanswered", "not_sent", "full")},
+        ),
+        (
+            counted(
+                "homing_probe_verified",
+                "Commands that had timed out, and for which a probe looked on request",
+                "result",
+            ),
+            {f"verified.{one}": str(one) for one in (*ProbeEvidence, *Unsettled)},
+        ),
+        (
             counted("homing_probe_contradicted", "Late answers that said something else than a probe had settled"),
             {"probe.contradicted": ""},
         ),

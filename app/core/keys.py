@@ -18,7 +18,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:history:{p}:<command id>` | sorted set | `<number> <at µs> <JSON text>` by number | with its record |
 | `mqtt:state:{p}:<hash of topic>` | string | what a device told of its state (JSON) | as its profile says |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
-| `mqtt:outbox:{p}` | sorted set | `<command id> outcome` or `… late`, to be told, by instant (µs) | as its records |
+| `mqtt:outbox:{p}` | sorted set | `<command id> outcome`, or `late`, or `verified`: to be told (µs) | as its records |
 | `mqtt:happened:{p}` | stream | what happens to commands, while somebody follows all of them | 10 min after |
 | `mqtt:webhooks` | hash | endpoint id → endpoint | never |
 | `mqtt:webhook:{<endpoint id>}:due` | sorted set | event ids by the next attempt (µs) | a week after its last change |

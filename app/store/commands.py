@@ -172,6 +172,12 @@ class CommandWriter(Protocol):
         IllegalTransitionError for one that is held, that waits for no response, or whose deadline has passed.
         """
 
+    async def verify(self, command_id: str, finding: ProbeFinding) -> bool:
+        """Annex to a command that has timed out what a probe found of it since; false when that was done already.
+
+        CommandNotFoundError. IllegalTransitionError for one that has not timed out, or was answered late.
+        """
+
     async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:
         """Note that an open command is SENT or ACKNOWLEDGED; no state goes backwards, the unknown is ignored.
 

@@ -13,7 +13,7 @@ from app.core.commands.command import OPEN_STATES, TRANSITIONS, CommandEvent, Co
 from app.core.commands.faults import fault
 from app.core.commands.reach import NOTHING_KNOWN, timed_out
 from app.core.errors import IllegalTransitionError, InvalidInputError
-from app.core.profiles.probes import ProbeFinding
+from app.core.profiles.probes import ProbeEvidence, ProbeFinding
 
 MAX_JOINED: Final = 4
 """How many nodes besides the home node are woken for one command."""
@@ -33,7 +33,11 @@ HOLD_EXPIRED: Final = fault(
 NOT_APPROVED: Final = fault("not_approved", "no second person has approved it in time; it was not sent")
 """The error of a command about which nobody has decided in time."""
 NOT_DONE: Final = fault("not_done", "no answer came; the state of the device names this command, as one not done")
-"""The error of a command that has failed, as a probe found."""
+"""The error of a command that has failed, as a state said that names it."""
+GOAL_NOT_REACHED: Final = fault(
+    "not_done", "no answer came; the device was asked for its state, and told it as if the command was not done"
+)
+"""The error of a command that has failed, as a device said that was asked for its state."""
 CONFIRMED_FROM: Final = OPEN_STATES - {CommandState.HELD}
 """The states from which a probe may settle a command: those of commands that were sent, or are about to be."""
 MOST_HELD: Final = 100
@@ -113,7 +117,25 @@ def refused_by_second(decision: ApprovalDecision) -> bytes:
 
 def error_of_finding(finding: ProbeFinding) -> bytes | None:
     """The error of a command that a probe settles."""
-    return NOT_DONE if finding.state is CommandState.FAILED else None
+    if finding.state is not CommandState.FAILED:
+        return None
+    return GOAL_NOT_REACHED if finding.evidence is ProbeEvidence.NOT_DONE else NOT_DONE
+
+
+def verified_annex(finding: ProbeFinding) -> bytes:
+    """What a probe found after a command had timed out: a JSON text up to the instant, which the store puts there."""
+    return b'{"state":"%b",%b,"found_at":' % (finding.state.encode(), finding.to_json()[1:-1])
+
+
+def verified_news(finding: ProbeFinding) -> bytes:
+    """What streams of all commands tell of it."""
+    return b'{"state":"%b","kind":"%b"}' % (finding.state.encode(), finding.evidence.encode())
+
+
+def not_verified(command_id: str, what_it_is: str) -> IllegalTransitionError:
+    """The refusal to look for a command that has ended otherwise."""
+    sentence = f"a command that is {what_it_is} needs no probe; allowed: one that has timed out, without a late answer"
+    return IllegalTransitionError(command_id, sentence)
 
 
 def not_confirmed(command_id: str, what_it_is: str) -> IllegalTransitionError:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from app.core.commands.command import Command
 from app.core.payload import compact
-from app.core.webhooks.deliveries import LATE_SEQUENCE, OUTCOME_SEQUENCE, Delivery, OutboxEntry, event_id
+from app.core.webhooks.deliveries import Delivery, OutboxEntry, Tidings, event_id
 from app.core.webhooks.endpoints import BY_STATE, Endpoint, EventType
 
+_KINDS: Final = {Tidings.LATE: EventType.LATE, Tidings.VERIFIED: EventType.VERIFIED}
 Render = Callable[[Command], bytes]
 """A command as the API shows it."""
 
 
 def of_command(notice: OutboxEntry, command: Command, render: Render, now: int) -> Delivery:
     """The event of a command that has an outcome; `now` in µs."""
-    kind = EventType.LATE if notice.late else BY_STATE[command.state]
-    data = {
-        "sequence": LATE_SEQUENCE if notice.late else OUTCOME_SEQUENCE,
-        "command": orjson.Fragment(render(command)),
-    }
-    at = now if notice.late or command.finished_at is None else command.finished_at
+    kind = _KINDS.get(notice.tidings) or BY_STATE[command.state]
+    data = {"sequence": notice.tidings.sequence, "command": orjson.Fragment(render(command))}
+    at = now if notice.tidings is not Tidings.OUTCOME or command.finished_at is None else command.finished_at
     return Delivery(event_id(notice), kind, _body(kind, at, data), now)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.commands.command import CommandState
 from app.core.identifiers import PARTITIONS
-from app.core.webhooks.deliveries import Delivery, OutboxEntry, Progress, event_id
+from app.core.webhooks.deliveries import Delivery, OutboxEntry, Progress, Tidings, event_id
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.core.webhooks.places import FIRST, DeliveryPage
 from app.core.webhooks.schedule import Reply
@@ -48,8 +48,8 @@ def endpoint(identity: str = WH) -> Endpoint:
     )
 
 
-def delivery(command: str | None = None, *, late: bool = False) -> Delivery:
-    notice = OutboxEntry(command or new_id("dock-1"), late)
+def delivery(command: str | None = None, tidings: Tidings = Tidings.OUTCOME) -> Delivery:
+    notice = OutboxEntry(command or new_id("dock-1"), tidings)
     return Delivery(event_id(notice), EventType.SUCCEEDED, '{"größe":1}'.encode(), 1)
 
 
@@ -114,7 +114,7 @@ class TestOutbox:
         assert await elsewhere.outbox(ALL, 10) == []
         await store.respond(answer(by_answer), "node-b")
         await store.finish(by_node.command_id, CommandState.CANCELLED, "node-a")
-        expected = {OutboxEntry(one.command_id, late=False) for one in (by_answer, by_node)}
+        expected = {OutboxEntry(one.command_id) for one in (by_answer, by_node)}
         assert set(await elsewhere.outbox(ALL, 10)) == expected
         assert (await store.read(by_answer.command_id)).notify == (WH, OTHER)
 
@@ -123,7 +123,7 @@ class TestOutbox:
         await store.register(wanted)
         await backend.advance(2 * MOMENT)
         await store.sweep(ALL, "node-b", timedelta())
-        assert await hooks.outbox(ALL, 10) == [OutboxEntry(wanted.command_id, late=False)]
+        assert await hooks.outbox(ALL, 10) == [OutboxEntry(wanted.command_id)]
 
     async def test_a_late_answer_is_in_it_after_its_outcome(self, store: StateStore, hooks: WebhookStore) -> None:
         wanted = registration(notify=(WH,))
@@ -131,7 +131,7 @@ class TestOutbox:
         await store.finish(wanted.command_id, CommandState.CANCELLED, "node-a")
         for _ in range(2):
             await store.respond(answer(wanted), "node-b")
-        notices = [OutboxEntry(wanted.command_id, late=False), OutboxEntry(wanted.command_id, late=True)]
+        notices = [OutboxEntry(wanted.command_id), OutboxEntry(wanted.command_id, Tidings.LATE)]
         assert await hooks.outbox(ALL, 10) == notices
         await hooks.forget(notices[:1])
         await hooks.forget(notices[:1])
@@ -157,7 +157,7 @@ class TestOutbox:
             await store.finish(one.command_id, CommandState.CANCELLED, "node-a")
         partition = int(ended[0].command_id.partition("-")[0])
         assert await hooks.outbox([one for one in ALL if one != partition], 10) == []
-        assert await hooks.outbox([partition], 2) == [OutboxEntry(one.command_id, late=False) for one in ended[:2]]
+        assert await hooks.outbox([partition], 2) == [OutboxEntry(one.command_id) for one in ended[:2]]
 
 
 class TestQueue:
@@ -212,7 +212,7 @@ class TestQueue:
         self, backend: Backend, hooks: WebhookStore, elsewhere: WebhookStore
     ) -> None:
         command = new_id("dock-1")
-        outcome, late, free = delivery(command), delivery(command, late=True), delivery()
+        outcome, late, free = delivery(command), delivery(command, Tidings.LATE), delivery()
         for one in (outcome, late, free):
             await hooks.enqueue(WH, one)
         first = await hooks.claim(WH, 1, HOLD)

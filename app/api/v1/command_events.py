@@ -61,7 +61,9 @@ _Until = Annotated[
     "/commands/{command_id}/events",
     summary="Follow a command as it happens, from any node",
     response_class=Reply,
-    response_description="Server-sent events: `command`, `progress`, `outcome`, `late`; `problem` if the stream fails.",
+    response_description=(
+        "Server-sent events: `command`, `progress`, `outcome`, `verified`, `late`; `problem` if the stream fails."
+    ),
     responses={
         200: {"content": {"text/event-stream": {}}},
         204: {"description": "No event can follow the one that the caller named."},

@@ -133,7 +133,8 @@ def _some(field: str, text: str | None, allowed: Sequence[str]) -> frozenset[str
     summary="Follow all commands as they happen, from any node",
     response_class=Reply,
     response_description=(
-        "Server-sent events: `progress`, `outcome`, `late`, `gap`, `bookmark`; `problem` if the stream fails."
+        "Server-sent events: `progress`, `outcome`, `late`, `verified`, `gap`, `bookmark`; `problem` if the stream "
+        "fails."
     ),
     responses={
         200: {"content": {"text/event-stream": {}}},
@@ -200,6 +201,7 @@ _TEXT_OF: Final = {
     CommandChangeKind.PROGRESS: "progress",
     CommandChangeKind.OUTCOME: "error",
     CommandChangeKind.LATE: "late",
+    CommandChangeKind.VERIFIED: "verified",
 }
 
 

@@ -8,21 +8,33 @@ import structlog
 
 from app.callbacks.open_commands import OpenCommands
 from app.commands.deadlines.expirer import Expirer
+from app.commands.deadlines.prober import Prober
 from app.commands.send.repeater import Repeater
 from app.core.errors import UnavailableError
 from app.store.commands import CommandReader
 
 
 class CommandRecovery:
-    """Keeps their deadlines, for which the sweep of the other nodes would be late, and sends those not yet sent."""
+    """Keeps their deadlines, for which the sweep of the other nodes would be late, and sends those not yet sent.
+
+    Probes look for them as for others.
+    """
 
     def __init__(
-        self, *, store: CommandReader, open_commands: OpenCommands, expirer: Expirer, repeater: Repeater, node_id: str
+        self,
+        *,
+        store: CommandReader,
+        open_commands: OpenCommands,
+        expirer: Expirer,
+        repeater: Repeater,
+        prober: Prober,
+        node_id: str,
     ) -> None:
         self._store = store
         self._open_commands = open_commands
         self._expirer = expirer
         self._repeater = repeater
+        self._prober = prober
         self._node_id = node_id
         self._before: int | None = None
         """Since when (on the store's clock) this start registers commands of its own."""
@@ -35,6 +47,7 @@ class CommandRecovery:
         for command in left:
             self._open_commands.reopen(command)
             self._expirer.keep(command.id, timedelta(microseconds=max(0, command.deadline - now)))
+        self._prober.take_up(left, now)
         if left:
             self._before = now
             self._log.info("commands_taken_up", count=len(left))

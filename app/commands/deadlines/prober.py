@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 import structlog
 
 from app.callbacks.open_commands import OpenCommands
-from app.callbacks.pending import Pending
-from app.commands.send.admission import READ_BUDGET, LastEvent
-from app.core.clock import Clock, wall_us
-from app.core.errors import (
-    CommandNotFoundError,
-    EventLogError,
-    IllegalTransitionError,
-    UnavailableError,
-    UnreadableRecordError,
-)
-from app.core.profiles.probes import Probe, ProbeFinding, ToldState, Unsettled, judge_state
-from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.templates import facts_of
+from app.commands.deadlines.looker import StateLooker
+from app.commands.deadlines.questions import DeviceQuestion, DeviceQuestions
+from app.core.clock import Clock
+from app.core.commands.command import Command, CommandState
+from app.core.errors import CommandNotFoundError, IllegalTransitionError, UnavailableError, UnreadableRecordError
+from app.core.profiles.probes import Probe, ProbeFinding, ProbeQuestion, Unsettled
 from app.runtime.listeners import Listeners
 from app.runtime.telemetry import Counters
 from app.store.commands import CommandStore
@@ -32,14 +26,35 @@ LOOKS: Final = 8
 """A probe looks so often at most, evenly over its time, as a device may tell its state in parts."""
 BATCH: Final = 50
 """Commands that are looked at together, so that the event log has room for others."""
+MOST_TAKEN_OVER: Final = 20_000
+"""Open commands of a dead node that are looked at: as many as a node has by default."""
+_ASKED_ABOUT: Final = frozenset((Unsettled.UNTOLD, Unsettled.NOT_SO, Unsettled.UNKNOWN, Unsettled.ANOTHER))
+"""The results of a look after which a device is asked: what it tells then may settle the command."""
+_SEEN_BY_BROKER: Final = (CommandState.ACKNOWLEDGED, CommandState.RUNNING)
 
 
-class _Look(NamedTuple):
+class _Standing(NamedTuple):
+    """A command that is looked at, and since when the broker has it: in µs on the store's clock, None if unknown."""
+
+    device_id: str
+    profile: str
+    method: str
+    since: int | None
+    since_here: float
+    """The same on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Look:
     at: float
     command_id: str
-    kept_at: float
-    every: float
-    left: int
+    kept_at: float = field(compare=False)
+    every: float = field(compare=False)
+    left: int = field(compare=False)
+    taken_over: _Standing | None = field(default=None, compare=False)
+    """The command of a node that died; None of those whose home is here."""
+    question: DeviceQuestion | None = field(default=None, compare=False)
+    """The first question that was put to the device since the broker has the command."""
 
 
 class Prober:
@@ -53,8 +68,8 @@ class Prober:
         *,
         store: CommandStore,
         open_commands: OpenCommands,
-        profiles: Mapping[str, DeviceProfile],
-        last_event: LastEvent,
+        looker: StateLooker,
+        questions: DeviceQuestions,
         kept: Listeners[str, timedelta],
         clock: Clock,
         node_id: str,
@@ -62,29 +77,63 @@ class Prober:
     ) -> None:
         self._store = store
         self._open_commands = open_commands
-        self._profiles = {name: one for name, one in profiles.items() if one.probes}
-        self._last_event = last_event
+        self._looker = looker
+        self._questions = questions
         self._clock = clock
         self._node_id = node_id
         self._counters = counters
         self._looks: list[_Look] = []
+        self._taken_over = 0
+        """Looks at commands of other nodes."""
         self._changed = asyncio.Event()
         self._log = structlog.get_logger()
-        if self._profiles:
+        if self._looker.profiles:
             kept.add(self.keep)
 
     def keep(self, command_id: str, timeout: timedelta) -> None:
-        """Look at the state of its device before a timeout that begins now, if its profile has a probe for it."""
+        """Look at the state of its device before a timeout that begins now, if its profile has a probe for it.
+
+        Of a command that an earlier start of this node has sent, `take_up` knows more.
+        """
         pending = self._open_commands.get(command_id)
-        if pending is None or not pending.registered or (probe := self._probe_of(pending)) is None:
+        if pending is None or pending.registered_at is None or pending.one_way:
             return
+        if (probe := self._looker.probe_of(pending.profile, pending.method)) is not None:
+            self._begin(command_id, probe, timeout, None)
+
+    async def take_over(self, node_id: str) -> None:
+        """Look for the commands of a node of which no incarnation lives; UnavailableError, and then it may be repeated.
+
+        Where several survivors do so, one of them settles each command.
+        """
+        if self._looker.profiles:
+            left = await self._store.pending_of(node_id, MOST_TAKEN_OVER)
+            self.take_up(left, await self._store.now())
+
+    def take_up(self, left: Sequence[Command], now_us: int) -> None:
+        """Look for commands that another start has sent; `now_us` is later than they were read, on the store's clock.
+
+        What the record does not call acknowledged may never have reached the broker, and is not settled.
+        """
+        now = self._clock.monotonic()
+        for one in left:
+            probe = None if one.one_way else self._looker.probe_of(one.profile, one.method)
+            remaining = timedelta(microseconds=one.deadline - now_us)
+            if probe is None or one.state is CommandState.HELD or remaining <= timedelta():
+                continue
+            if one.state in _SEEN_BY_BROKER:
+                self._begin(one.id, probe, remaining, _Standing(one.device_id, one.profile, one.method, now_us, now))
+            else:
+                self._counters[f"probe.{Unsettled.NO_PUBACK}"] += 1
+
+    def _begin(self, command_id: str, probe: Probe, timeout: timedelta, taken_over: _Standing | None) -> None:
         now = self._clock.monotonic()
         within = min(timeout, probe.within).total_seconds()
         every = within / LOOKS
         # The first look waits a little as well, so that a probe that begins at once finds something to look at, and
-        # the last one leaves room to record what it finds.
-        first = now + timeout.total_seconds() - within + every / 2
-        self._push(_Look(first, command_id, now, every, LOOKS))
+        # the last one leaves room to record what it finds. A device that is asked is asked with the first one.
+        first = now + timeout.total_seconds() - within + (every / 2 if probe.ask is None else 0)
+        self._push(_Look(first, command_id, now, every, LOOKS, taken_over))
 
     async def run(self) -> None:
         """Look at what is due, until cancelled."""
@@ -101,31 +150,40 @@ class Prober:
             except TimeoutError:
                 continue
 
-    async def _look(self, look: _Look, pending: Pending, probe: Probe) -> None:
-        found = await self._found(look.command_id, pending, probe)
-        if isinstance(found, ProbeFinding) and await self._settled(look.command_id, found):
+    async def _look(self, look: _Look, standing: _Standing, probe: Probe) -> None:
+        found = await self._found(look, standing, probe)
+        if found is None or (isinstance(found, ProbeFinding) and await self._settled(look.command_id, found)):
             return
         if look.left > 1:
-            self._push(look._replace(at=look.at + look.every, left=look.left - 1))
-        elif not isinstance(found, ProbeFinding) and look.command_id in self._open_commands:
+            question = look.question
+            if probe.ask is not None and found in _ASKED_ABOUT:
+                question = self._asked(look, standing, probe.ask)
+            self._push(replace(look, at=look.at + look.every, left=look.left - 1, question=question))
+        elif not isinstance(found, ProbeFinding) and self._standing(look) is not None:
             self._counters[f"probe.{found}"] += 1
 
-    async def _found(self, command_id: str, pending: Pending, probe: Probe) -> ProbeFinding | Unsettled:
-        """Return what the state of the device says about the command at this moment."""
-        reach = pending.reach(tells=False)
-        if not reach.acknowledged or reach.acknowledged_at is None or reach.subscribed is False:
+    async def _found(self, look: _Look, standing: _Standing, probe: Probe) -> ProbeFinding | Unsettled | None:
+        """Return what the state of the device says about the command at this moment; None if that has ended."""
+        if standing.since is None:
             return Unsettled.NO_PUBACK
         try:
-            async with asyncio.timeout(READ_BUDGET.total_seconds()):
-                topic = self._profiles[pending.profile].topic_for(probe.topic, pending.device_id)
-                event = await self._last_event(probe.database, topic)
-                command = await self._store.read(command_id)
-        except (TimeoutError, EventLogError, UnavailableError):
+            command = await self._store.read(look.command_id)
+        except UnavailableError:
             return Unsettled.BLIND
         except (CommandNotFoundError, UnreadableRecordError):
             return Unsettled.UNKNOWN
-        told = None if event is None else ToldState(event.entry.value, event.position)
-        return judge_state(probe, topic, told, reach.acknowledged_at, wall_us(self._clock), facts_of(command))
+        if command.state.final:
+            return None
+        answered_at = None if look.question is None else look.question.answered_at
+        return await self._looker.look(command, probe, standing.since, answered_at)
+
+    def _asked(self, look: _Look, standing: _Standing, ask: ProbeQuestion) -> DeviceQuestion | None:
+        """Ask the device again, and return the first question that it answers, or may: that one proves most."""
+        left = timedelta(seconds=look.every * look.left)
+        asked = self._questions.ask(standing.profile, standing.device_id, ask, left)
+        if look.question is not None and not look.question.in_vain:
+            return look.question
+        return asked if asked is not None and asked.asked_at >= standing.since_here else None
 
     async def _settled(self, command_id: str, finding: ProbeFinding) -> bool:
         """Record what was found, and return whether there is nothing left to do; false while the store is away."""
@@ -143,34 +201,44 @@ class Prober:
             self._open_commands.complete(finished.outcome)
         return True
 
-    def _probe_of(self, pending: Pending) -> Probe | None:
-        profile = self._profiles.get(pending.profile)
-        return None if profile is None or pending.one_way else profile.probe_of(pending.method)
-
     def _push(self, look: _Look) -> None:
         earliest = not self._looks or look.at < self._looks[0].at
         heapq.heappush(self._looks, look)
+        self._taken_over += look.taken_over is not None
         if earliest:
             self._changed.set()
-        if len(self._looks) > 2 * len(self._open_commands) + 1000:
+        if len(self._looks) > 2 * len(self._open_commands) + self._taken_over + 1000:
             self._compact()
 
     def _compact(self) -> None:
         """Let go of looks at closed commands, so that long timeouts do not pile up."""
-        self._looks = [one for one in self._looks if self._concerned(one) is not None]
+        self._looks = [one for one in self._looks if self._standing(one) is not None]
         heapq.heapify(self._looks)
 
-    def _concerned(self, look: _Look) -> Pending | None:
+    def _standing(self, look: _Look) -> _Standing | None:
         """Return the command that is looked at; None when it has ended, or was claimed again since."""
+        if look.taken_over is not None:
+            return look.taken_over
         pending = self._open_commands.get(look.command_id)
-        return pending if pending is not None and pending.opened_at <= look.kept_at else None
+        if pending is None or pending.opened_at > look.kept_at:
+            return None
+        reach = pending.reach(tells=False)
+        known = reach.acknowledged and reach.subscribed is not False and pending.acknowledged_at is not None
+        since_here = pending.acknowledged_at or 0.0
+        return _Standing(
+            *(pending.device_id, pending.profile, pending.method),
+            since=reach.acknowledged_at if known else None,
+            since_here=since_here,
+        )
 
-    def _pop_due(self) -> list[tuple[_Look, Pending, Probe]]:
+    def _pop_due(self) -> list[tuple[_Look, _Standing, Probe]]:
         now = self._clock.monotonic()
-        due: list[tuple[_Look, Pending, Probe]] = []
+        due: list[tuple[_Look, _Standing, Probe]] = []
         while self._looks and self._looks[0].at <= now and len(due) < BATCH:
             look = heapq.heappop(self._looks)
-            pending = self._concerned(look)
-            if pending is not None and (probe := self._probe_of(pending)) is not None:
-                due.append((look, pending, probe))
+            self._taken_over -= look.taken_over is not None
+            standing = self._standing(look)
+            probe = None if standing is None else self._looker.probe_of(standing.profile, standing.method)
+            if standing is not None and probe is not None:
+                due.append((look, standing, probe))
         return due

@@ -116,12 +116,20 @@ class CommandFollower:
         self.seen = account.count + 1
         return account.command
 
+    def verified(self) -> Command | None:
+        """The command with what a probe found after it had timed out, if that is news."""
+        account = self.account
+        if account.command.verified is None or self.seen > account.count + 1:
+            return None
+        self.seen = account.count + 2
+        return account.command
+
     def late(self) -> Command | None:
         """The command with its late response, if that is news."""
         account = self.account
-        if account.command.late is None or self.seen > account.count + 1:
+        if account.command.late is None or self.seen >= account.late_number:
             return None
-        self.seen = account.count + 2
+        self.seen = account.late_number
         return account.command
 
 

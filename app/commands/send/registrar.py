@@ -48,6 +48,8 @@ class CommandRequest:
     """The instant before which it is not sent, in microseconds since 1970; only with `hold`."""
     approval: timedelta | None = None
     """The time within which a second person has to approve it; None if none is needed."""
+    by_homing: bool = False
+    """True if nobody asked for it: Homing asks a device for its state. Nobody is told of it."""
 
     def longest_hold(self, of_lane: timedelta = timedelta()) -> timedelta:
         """The longest time that it may be held, in a lane that holds commands for so long."""
@@ -98,7 +100,10 @@ class Registrar:
             fingerprint=_fingerprint(request) if request.idempotency_key is not None else "",
             trace=None if carrier is None else carrier.context(),
             if_offline=request.if_offline or self._publisher.absence.default(profile.name),
-            notify=self._told_of(request.device_id, profile.name, request.method, request.notify),
+            notify=()
+            if request.by_homing
+            else self._told_of(request.device_id, profile.name, request.method, request.notify),
+            by_homing=request.by_homing,
             hold=_hold(request, rule, caller),
             lane=None if rule is None else rule.lane,
         )

@@ -75,6 +75,8 @@ class Registration:
     """The hold that it begins with, where it is not sent at once."""
     lane: CommandLane | None = None
     """The lane of its device through which it goes."""
+    by_homing: bool = False
+    """True if no caller asked for it: a probe asks a device for its state."""
 
     @property
     def begins_held(self) -> bool:
@@ -102,6 +104,7 @@ class Registration:
             if_offline=self.if_offline,
             notify=self.notify,
             lane=self.lane,
+            by_homing=self.by_homing,
         )
 
 

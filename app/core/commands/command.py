@@ -156,7 +156,8 @@ class Command:
     """A command as the store knows it. Instants are microseconds since the Unix epoch on the store's clock.
 
     `params`, `result`, `error`, `progress` and `late` are JSON texts, or None where there is none. `error` is an object
-    with `code` and `message`; `late` is an object with `state`, `result`, `error` and `received_at`.
+    with `code` and `message`; `late` is an object with `state`, `result`, `error` and `received_at`; `verified` is
+    what `verified_annex` in `app/store/rules.py` writes.
     """
 
     id: str
@@ -188,6 +189,10 @@ class Command:
     """The finding of a probe in the state of the device, as a JSON text, where that made the outcome."""
     lane: CommandLane | None = None
     """The lane of its device through which it goes."""
+    by_homing: bool = False
+    """True if no caller asked for it: a probe asked the device for its state."""
+    verified: bytes | None = None
+    """The finding of a probe after it had timed out, as a JSON text: what the device said of its state then."""
 
     @property
     def forwarded(self) -> bool:

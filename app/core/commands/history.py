@@ -1,8 +1,8 @@
-"""The history of a command, in order: the reports of its progress, its outcome, a late response.
+"""The history of a command, in order: the reports of its progress, its outcome, what a probe found, a late response.
 
-Each has a number. The reports are counted from 1 as the store takes them, the outcome is the next one, and a late
-response the one after that; 0 is the command as a reader first saw it. So an outcome costs nothing to keep: the record
-has it.
+Each has a number. The reports are counted from 1 as the store takes them, and the outcome is the next one. Then comes
+what a probe found of a command that had timed out, and then a late response, where there are such. 0 is the command as
+a reader first saw it. So an outcome costs nothing to keep: the record has it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,12 @@ class Account:
     @property
     def last(self) -> int:
         """The number of the latest thing that has happened; 0 when nothing has."""
-        return self.count + (self.command.finished_at is not None) + (self.command.late is not None)
+        return self.late_number - (self.command.late is None) - (self.command.finished_at is None)
+
+    @property
+    def late_number(self) -> int:
+        """The number of a late response: no probe looks for a command that was answered, so it is the last one."""
+        return self.count + 2 + (self.command.verified is not None)
 
     @property
     def complete(self) -> bool:

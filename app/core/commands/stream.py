@@ -33,6 +33,7 @@ class CommandChangeKind(StrEnum):
     PROGRESS = "progress"
     OUTCOME = "outcome"
     LATE = "late"
+    VERIFIED = "verified"
 
 
 class Mark(NamedTuple):
@@ -72,7 +73,7 @@ class CommandChange:
     """Something that happened to a command, `at` µs since the epoch on the store's clock.
 
     `state` is the command's. `text` is a JSON text: the progress, the error of an outcome, state and error of a late
-    response; None where there is none, or a long one.
+    response, state and evidence of what a probe found; None where there is none, or a long one.
     """
 
     position: Position

@@ -1,6 +1,7 @@
 """Probes: what the last word of a device says about a command that it has not answered.
 
-Only what the device said after the broker had the command counts, and whatever is unknown settles nothing.
+Only what the device said after the broker had the command counts, and whatever is unknown settles nothing. That a goal
+was not reached is known only of a device that has answered a question: it had the command before that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from app.core.profiles.sources import Decode
 from app.core.profiles.templates import CommandFacts
 from app.core.topics import TopicTemplate
 
-_AHEAD_US: Final = AHEAD // timedelta(microseconds=1)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_AHEAD_US: Final = AHEAD // _MICROSECOND
 
 
 class ProbeEvidence(StrEnum):
@@ -32,6 +34,8 @@ class ProbeEvidence(StrEnum):
     """It names the command."""
     GOAL = "goal"
     """It is what was asked for, whoever did it."""
+    NOT_DONE = "not_done"
+    """It is not what was asked for, although the device had the command for as long as doing it takes."""
 
 
 class Unsettled(StrEnum):
@@ -52,11 +56,20 @@ class Unsettled(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeQuestion:
+    """The command by which Homing asks a device for its state; to answer it harms nothing, however often."""
+
+    method: str
+    params: JsonValue
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """A rule of a profile: what the state of a device says about commands of these methods.
 
     With `bound`, the state names the command that it speaks of, and `done` or `not_done` ends it. With `goal`, a state
-    that is as `done` says is enough. It begins `within` before the deadline.
+    that is as `done` says is enough, and `not_done` counts only `after` the device has answered the question `ask`. It
+    begins `within` before the deadline.
     """
 
     methods: tuple[str, ...]
@@ -69,6 +82,10 @@ class Probe:
     bound: tuple[Wish, ...] = ()
     goal: bool = False
     database: str | None = None
+    ask: ProbeQuestion | None = None
+    """The question that makes the device tell its state; None where it tells it by itself."""
+    after: timedelta = timedelta()
+    """The time that doing it takes."""
 
     def binds(self, method: str) -> bool:
         """True if it says something about commands of this method."""
@@ -101,17 +118,30 @@ class ProbeFinding:
         return json.dumps(said, separators=(",", ":")).replace(" ", "\\u0020").encode("ascii")
 
 
-def judge_state(
-    probe: Probe, topic: str, told: ToldState | None, acknowledged_at: int, now: int, facts: CommandFacts
-) -> ProbeFinding | Unsettled:
-    """Return what the last word on a topic says about a command that the broker had at `acknowledged_at` (µs).
+@dataclass(frozen=True, slots=True)
+class ProbeLook:
+    """The instant of a look at a state, and those by which it is judged; all in µs since the epoch.
 
-    Clocks of the event log and of the store may differ by as much as `AHEAD`, so what was told within that after the
-    acknowledgement may have been told before.
+    `since` is when the broker had the command at the latest. `answered_at` is when the device answered a question that
+    was asked after that; None if it has answered none.
     """
-    if told is None or told.at <= acknowledged_at + _AHEAD_US:
+
+    now: int
+    since: int
+    answered_at: int | None = None
+
+
+def judge_state(
+    probe: Probe, topic: str, told: ToldState | None, look: ProbeLook, facts: CommandFacts
+) -> ProbeFinding | Unsettled:
+    """Return what the last word on a topic says about a command.
+
+    Clocks of the event log and of the store may differ by as much as `AHEAD`, so what was told within that after an
+    instant may have been told before.
+    """
+    if told is None or told.at <= look.since + _AHEAD_US:
         return Unsettled.UNTOLD
-    if told.at > now + _AHEAD_US:
+    if told.at > look.now + _AHEAD_US:
         return Unsettled.UNKNOWN
     try:
         document = probe.decode(told.data)
@@ -122,12 +152,23 @@ def judge_state(
     done, not_done = _judged(probe.done, document), _judged(probe.not_done, document)
     if done is JudgedAs.HOLDS and not_done is not JudgedAs.HOLDS:
         state, conditions = CommandState.SUCCEEDED, probe.done
-    elif probe.bound and not_done is JudgedAs.HOLDS and done is not JudgedAs.HOLDS:
+        evidence = ProbeEvidence.BOUND if probe.bound else ProbeEvidence.GOAL
+    elif not_done is JudgedAs.HOLDS and done is not JudgedAs.HOLDS and (probe.bound or _was_time(probe, told, look)):
         state, conditions = CommandState.FAILED, probe.not_done
+        evidence = ProbeEvidence.BOUND if probe.bound else ProbeEvidence.NOT_DONE
     else:
         return Unsettled.NOT_SO if done is JudgedAs.VIOLATED else Unsettled.UNKNOWN
-    evidence = ProbeEvidence.BOUND if probe.bound else ProbeEvidence.GOAL
     return ProbeFinding(state, evidence, topic, told.at, _values(conditions, document), len(told.data))
+
+
+def _was_time(probe: Probe, told: ToldState, look: ProbeLook) -> bool:
+    """Return whether the device had the command for as long as doing it takes when it told its state.
+
+    It had the command when it answered a question that came behind it on the same topic, and no sooner for certain.
+    """
+    if look.answered_at is None:
+        return False
+    return told.at > look.answered_at + probe.after // _MICROSECOND + _AHEAD_US
 
 
 def _judged(conditions: tuple[InterlockCondition, ...], document: JsonValue) -> JudgedAs:

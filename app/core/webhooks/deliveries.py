@@ -26,24 +26,42 @@ class Progress(StrEnum):
     GIVEN_UP = "given_up"
 
 
+class Tidings(StrEnum):
+    """The news of a command of which endpoints are told."""
+
+    OUTCOME = "outcome"
+    LATE = "late"
+    VERIFIED = "verified"
+
+    @property
+    def sequence(self) -> int:
+        """The number of the event. The outcome has the lowest; of the others either may come first."""
+        return _SEQUENCES[self]
+
+
+_SEQUENCES: Final = {Tidings.OUTCOME: 1, Tidings.LATE: 2, Tidings.VERIFIED: 3}
+
+
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
     """A command of which endpoints are to be told something, as the store's outbox has it."""
 
     command_id: str
-    late: bool
-    """Whether it is the late answer, not the outcome."""
+    tidings: Tidings = Tidings.OUTCOME
 
     @property
     def member(self) -> str:
         """The notice as a text."""
-        return f"{self.command_id} {'late' if self.late else 'outcome'}"
+        return f"{self.command_id} {self.tidings}"
 
     @classmethod
     def read(cls, member: str) -> OutboxEntry:
-        """The notice that the text stands for."""
+        """The notice that the text stands for; those of a later version are told as outcomes, which are known."""
         command_id, _, what = member.partition(" ")
-        return cls(command_id, what == "late")
+        return cls(command_id, Tidings(what) if what in _WORDS else Tidings.OUTCOME)
+
+
+_WORDS: Final = frozenset(Tidings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +106,27 @@ class Delivery:
 
 EVENT: Final = "evt_[0-9A-Za-z_-]{1,80}"
 """What ids of events look like."""
-OUTCOME_SEQUENCE: Final = 1
-LATE_SEQUENCE: Final = 2
+FIRST_ENDING: Final = f"_{Tidings.OUTCOME.sequence}"
+"""The end of the id of the event that is delivered before the others of its command."""
+LATER_ENDINGS: Final = tuple(f"_{one.sequence}" for one in (Tidings.LATE, Tidings.VERIFIED))
 
 
 def event_id(notice: OutboxEntry) -> str:
-    """The id of the event: the same on each attempt. The later event of a command has the higher number."""
-    return f"evt_{notice.command_id}_{LATE_SEQUENCE if notice.late else OUTCOME_SEQUENCE}"
+    """The id of the event: the same on each attempt."""
+    return f"evt_{notice.command_id}_{notice.tidings.sequence}"
 
 
 def before(identity: str) -> str | None:
     """The event that is delivered before this one, if there is one."""
-    late = f"_{LATE_SEQUENCE}"
-    return f"{identity.removesuffix(late)}_{OUTCOME_SEQUENCE}" if identity.endswith(late) else None
+    ending = next((one for one in LATER_ENDINGS if identity.endswith(one)), None)
+    return None if ending is None else identity.removesuffix(ending) + FIRST_ENDING
+
+
+def after(identity: str) -> tuple[str, ...]:
+    """The events that are delivered after this one, if it is the first of its command."""
+    if not identity.endswith(FIRST_ENDING):
+        return ()
+    return tuple(identity.removesuffix(FIRST_ENDING) + ending for ending in LATER_ENDINGS)
 
 
 _VERSION: Final = 1

@@ -33,6 +33,8 @@ class EventType(StrEnum):
     UNSENT = "command.unsent"
     LATE = "command.late"
     """The device answered after the command had its outcome."""
+    VERIFIED = "command.verified"
+    """A probe found what had become of the command, after it had timed out."""
     DISABLED = "webhook.disabled"
     """Another endpoint of the tenant is not served any more."""
     TEST = "webhook.test"

@@ -6,14 +6,17 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from app.core.access.patterns import fits
-from app.core.profiles.probes import Probe
+from app.core.durations import format_duration
+from app.core.profiles.interlocks import AHEAD
+from app.core.profiles.probes import Probe, ProbeQuestion
 from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import (
     DURATION_SCHEMA,
     DatabaseName,
+    MethodName,
     MethodPattern,
     StrictTable,
     Topic,
@@ -30,7 +33,19 @@ LONGEST: Final = timedelta(minutes=10)
 USUAL: Final = timedelta(seconds=3)
 MOST_CONDITIONS: Final = 8
 """Conditions of a list: their values are kept with the command."""
+LONGEST_DOING: Final = timedelta(minutes=9)
 _Conditions = Annotated[list[ComparisonTable], Field(max_length=MOST_CONDITIONS)]
+
+
+class QuestionTable(StrictTable):
+    """`ask = { method = …, params = … }`."""
+
+    method: MethodName
+    params: JsonValue = None
+
+    def build(self) -> ProbeQuestion:
+        """The question that the table describes."""
+        return ProbeQuestion(self.method, self.params)
 
 
 class ProbeTable(StrictTable):
@@ -43,7 +58,16 @@ class ProbeTable(StrictTable):
     bound: Annotated[list[WishTable], Field(max_length=MOST_CONDITIONS)] = Field(default_factory=list)
     goal: bool = False
     within: Annotated[timedelta, BeforeValidator(duration_between(SHORTEST, LONGEST)), DURATION_SCHEMA] = USUAL
+    after: Annotated[timedelta, BeforeValidator(duration_between(timedelta(), LONGEST_DOING)), DURATION_SCHEMA] = (
+        timedelta()
+    )
+    ask: QuestionTable | None = None
     database: DatabaseName | None = None
+
+    @property
+    def tells_of_failure(self) -> bool:
+        """True if a goal that was not reached is a failure, which only an answered question can show."""
+        return self.goal and bool(self.not_done)
 
     @model_validator(mode="after")
     def _settles_something(self) -> ProbeTable:
@@ -55,10 +79,19 @@ class ProbeTable(StrictTable):
             yield ProfileFault(
                 (), "needs either goal = true, or bound with what in the state names the command, and not both"
             )
-        if self.not_done and not self.bound:
+        if self.tells_of_failure and self.ask is None:
             yield ProfileFault(
-                ("not_done",), "goes with bound: a state that names no command may be of before it; allowed: done alone"
+                ("not_done",),
+                "goes with bound, or with ask: a state that names no command may be of a device that lacks it; "
+                "allowed: done alone",
             )
+        if self.after and not self.tells_of_failure:
+            yield ProfileFault(("after",), "goes with goal and not_done: what was done is believed at once")
+        elif self.tells_of_failure and self.after + AHEAD >= self.within:
+            sentence = (
+                f"leaves no time: within has to be longer by more than {format_duration(AHEAD)}, as clocks differ"
+            )
+            yield ProfileFault(("after",), sentence)
         for index, one in enumerate(self.bound):
             if not isinstance(one.equals, str) or "{" not in one.equals or one.type in ("any", "contains"):
                 sentence = "names no command; allowed: equals with a placeholder, such as '{params.flight_id}'"
@@ -77,6 +110,8 @@ class ProbeTable(StrictTable):
             bound=tuple(one.build(wide=False) for one in self.bound),
             goal=self.goal,
             database=self.database or event.database,
+            ask=None if self.ask is None else self.ask.build(),
+            after=self.after,
         )
 
 

@@ -20,7 +20,8 @@ from app.profiles.language.interlocks import ComparisonTable, InterlockInputTabl
 from app.profiles.language.lanes import LaneTable, lane_faults
 from app.profiles.language.loops import endless, own_command_faults
 from app.profiles.language.methods import MethodTable, catalogue_faults, catalogue_of
-from app.profiles.language.probes import ProbeTable, probe_faults
+from app.profiles.language.probes import ProbeTable, QuestionTable, probe_faults
+from app.profiles.language.questions import QuestionsOfFile
 from app.profiles.language.replies import LastTable, ReplyTable, StateTable, reply_faults
 from app.profiles.language.rules import unreachable
 from app.profiles.language.tables import RequestTable, ResponseTable, RuleTable, WishTable
@@ -91,7 +92,20 @@ class ProfileTable(StrictTable):
         yield from lane_faults(self.lane, self._closed())
         yield from approval_faults(self.approval, self._closed())
         yield from probe_faults(self.probe, self.event, self.parts, self._closed())
+        yield from self._questions().faults()
         yield from reply_faults(self.reply, self.values, [one.topic for tables in read for one in tables], self.parts)
+
+    def _questions(self) -> QuestionsOfFile:
+        return QuestionsOfFile(
+            probes=self.probe,
+            requests=tuple(self.requests().values()),
+            answering=self._answering,
+            catalogue=catalogue_of(self.methods, self.method),
+            lanes=self.lane,
+            approvals=self.approval,
+            parts=self.parts,
+            named=sorted(self._methods().union(one.name for one in self.method)),
+        )
 
     def _closed(self) -> set[str] | None:
         """All methods that are sent; None where others are sent as well."""
@@ -292,6 +306,7 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "lane": LaneTable,
         "approval": ApprovalTable,
         "probe": ProbeTable,
+        "ask": QuestionTable,
         "done": ComparisonTable,
         "not_done": ComparisonTable,
         "bound": WishTable,

@@ -46,7 +46,7 @@ class _DeliveryQueue:
     """When each that waits is next due (µs), also those that are claimed."""
     order: list[tuple[int, int, str]] = field(default_factory=list)
     """A heap of when each is due; an entry of which `due` says otherwise is stale. The number is for ties."""
-    parked: dict[str, str] = field(default_factory=dict)
+    parked: dict[str, list[str]] = field(default_factory=dict)
     """Later events of commands, by the earlier ones that they wait for; they are not in `order`."""
     numbers: Iterator[int] = field(default_factory=count)
     ended: dict[str, int] = field(default_factory=dict)
@@ -76,17 +76,16 @@ class _DeliveryQueue:
             if self.due.get(event_id) != due:
                 continue
             earlier = before(event_id)
-            if earlier not in self.due:
+            if earlier is None or earlier not in self.due:
                 return event_id
-            self.parked[earlier] = event_id
+            self.parked.setdefault(earlier, []).append(event_id)
         return None
 
     def end(self, event_id: str, now: int) -> None:
         """It does not wait any more; what waited for it is due."""
         del self.due[event_id]
         self.retry.pop(event_id, None)
-        later = self.parked.pop(event_id, None)
-        if later is not None:
+        for later in self.parked.pop(event_id, ()):
             self.put(later, now)
 
 

@@ -12,14 +12,15 @@ import structlog
 from app.core import keys
 from app.core.identifiers import partition_of_command
 from app.core.webhooks.deliveries import (
+    FIRST_ENDING,
     KEPT_US,
-    LATE_SEQUENCE,
+    LATER_ENDINGS,
     MOST_KEPT,
     MOST_WAITING,
-    OUTCOME_SEQUENCE,
     Delivery,
     OutboxEntry,
     Progress,
+    after,
     decode_delivery,
     decode_endpoint,
     encode_delivery,
@@ -87,8 +88,8 @@ class RedisWebhooks:
             keys.webhook(endpoint_id),
             most,
             micros(hold),
-            f"_{LATE_SEQUENCE}",
-            f"_{OUTCOME_SEQUENCE}",
+            FIRST_ENDING,
+            *LATER_ENDINGS,
         )
         return list(_readable(found, decode_delivery))
 
@@ -102,8 +103,8 @@ class RedisWebhooks:
             int(delivery.progress is Progress.DELIVERED),
             self.most_kept,
             KEPT_US,
-            f"{delivery.event_id.removesuffix(f'_{OUTCOME_SEQUENCE}')}_{LATE_SEQUENCE}",
             IDLE_MS,
+            *after(delivery.event_id),
         )
         return int(reply)
 

@@ -10,6 +10,7 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `waiting` | nodes that wait for the outcome |
 | `reception` | received at (µs), correlation, size of the payload, and what a probe found, where one did |
 | `occupied` | topics on which it waits, or which it keeps in quarantine |
+| `verified` | what a probe found after it had timed out, or null |
 | `reports`, `count` | number and instant (µs) of each report that is kept; how many there were |
 | `hold` | until, timeout (µs), claims, caller, given back (µs), token of a claim, not before (µs), approval, or null |
 | `sizes` | of params, result, error, progress, late and each report; -1 where there is none |
@@ -58,6 +59,7 @@ def encode_record(record: Record, occupied: Sequence[str]) -> bytes:
         "occupied": occupied,
         "reports": [[one.number, one.at] for one in record.reports],
         "count": record.report_count,
+        "verified": None if command.verified is None else command.verified.decode("ascii"),
         "hold": None if command.hold is None else _hold(command.hold, record.claim),
         "sizes": [_NOTHING if one is None else len(one) for one in texts],
     }
@@ -97,6 +99,7 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         until, timeout, claims, who, given_back_at, claim, not_before, *approved = head["hold"]
         approval = Approval.of_text(approved[0]) if approved and approved[0] is not None else None
         hold = Hold(until, timedelta(microseconds=timeout), who, claims, given_back_at, not_before, approval)
+    verified = head.get("verified")
     command = replace(
         registration.command(created_at, deadline),
         hold=hold,
@@ -107,6 +110,7 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         error=error,
         progress=progress,
         late=late,
+        verified=None if verified is None else verified.encode("ascii"),
         matched_by=None if reception is None else reception.correlation,
         confirmed_by=None if reception is None else reception.finding,
     )
@@ -158,6 +162,7 @@ def _about(one: Registration) -> dict[str, Any]:
         "trace": one.trace,
         "offline": one.if_offline,
         "notify": one.notify,
+        "by_homing": one.by_homing,
         "lane": None if one.lane is None else [one.lane.name, one.lane.order, one.lane.width, micros(one.lane.rest)],
         "lane_rules": None if one.lane is None else _rules_of(one.lane),
     }
@@ -202,4 +207,5 @@ def _registration(command_id: str, about: dict[str, Any], params: bytes) -> Regi
         if_offline=IfOffline(about["offline"]),
         notify=tuple(about["notify"]),
         lane=None if about.get("lane") is None else _lane(about.get("lane_rules"), *about["lane"]),
+        by_homing=about.get("by_homing", False),
     )

@@ -138,6 +138,9 @@ class RocksStateStore:
     async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:
         return await self.change(lambda memory: memory.confirm(command_id, finding, finder))
 
+    async def verify(self, command_id: str, finding: ProbeFinding) -> bool:
+        return await self.change(lambda memory: memory.verify(command_id, finding))
+
     async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:
         return await self.change(lambda memory: memory.mark(command_id, state, sender))
 

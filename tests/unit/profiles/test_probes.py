@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from app.core.commands.command import CommandState
 from app.core.errors import ConfigurationError
 from app.core.payload import JsonValue
-from app.core.profiles.probes import Probe, ProbeEvidence, ProbeFinding, ToldState, Unsettled, judge_state
+from app.core.profiles.probes import (
+    Probe,
+    ProbeEvidence,
+    ProbeFinding,
+    ProbeLook,
+    ToldState,
+    Unsettled,
+    judge_state,
+)
 from app.core.profiles.profile import to_json
 from app.core.profiles.templates import CommandFacts
 from app.profiles.loader import load_profiles, parse_profile
@@ -42,6 +50,26 @@ BOUND: Final = probe(
 )
 
 
+NOT_DONE: Final = 'not_done = [{ path = "cover.state", is_in = [0] }]'
+LANE: Final = '[[lane]]\nname = "cover"\nmethods = ["open"]\n'
+APPROVAL: Final = '[[approval]]\nmethods = ["*"]\n'
+DANGEROUS: Final = '[[method]]\nname = "again"\ntitle = "Again"\ndanger = "high"\n'
+TAKES_NOTHING: Final = (
+    '[[method]]\nname = "again"\ntitle = "Again"\nparams = { type = "object", additionalProperties = false }\n'
+)
+BY_ORDER: Final = (
+    HEAD.replace('description = ""', 'description = ""\nquarantine_seconds = 1')
+    .replace('"id"\nsources', '"order"\nx')
+    .replace('x = [{ path = "id" }]\n', "")
+)
+
+
+def asking(method: str = "again", *, after: str = "2s", more: str = "", lane: str = LANE, head: str = "") -> str:
+    """A probe that asks, and takes the answer of a device for a sign that it did not do what was asked for."""
+    ask = f'ask = {{ method = "{method}"{", " if more else ""}{more} }}'
+    return head + lane + probe('["open"]', DONE, NOT_DONE, "goal = true", ask, f'after = "{after}"', 'within = "8s"')
+
+
 def of(text: str, method: str) -> Probe:
     found = parse_profile(HEAD + text, "p").probe_of(method)
     assert found is not None
@@ -49,11 +77,16 @@ def of(text: str, method: str) -> Probe:
 
 
 def judged(
-    one: Probe, state: JsonValue | bytes, at: int = TOLD, now: int = NOW, params: JsonValue = None
+    one: Probe,
+    state: JsonValue | bytes,
+    at: int = TOLD,
+    now: int = NOW,
+    params: JsonValue = None,
+    answered_at: int | None = None,
 ) -> ProbeFinding | Unsettled:
     data = state if isinstance(state, bytes) else to_json(state)
     facts = CommandFacts("id", "a", "open", params, 0, 0)
-    return judge_state(one, TOPIC, ToldState(data, at), ACKNOWLEDGED, now, facts)
+    return judge_state(one, TOPIC, ToldState(data, at), ProbeLook(now, ACKNOWLEDGED, answered_at), facts)
 
 
 def test_methods_find_their_probe() -> None:
@@ -107,7 +140,7 @@ class TestGoal:
 
     def test_silence_settles_nothing(self) -> None:
         facts = CommandFacts("id", "a", "open", None, 0, 0)
-        assert judge_state(self.goal, TOPIC, None, ACKNOWLEDGED, NOW, facts) is Unsettled.UNTOLD
+        assert judge_state(self.goal, TOPIC, None, ProbeLook(NOW, ACKNOWLEDGED), facts) is Unsettled.UNTOLD
 
     @given(
         state=st.recursive(
@@ -120,6 +153,37 @@ class TestGoal:
         document: JsonValue = {"cover": {"state": state}, "volts": 12}
         wanted = type(state) is int and state == 1 and ACKNOWLEDGED + SECOND < at <= NOW + SECOND
         assert isinstance(judged(self.goal, document, at), ProbeFinding) == wanted
+
+
+class TestQuestion:
+    """A goal that was not reached, as a device says that has answered a question."""
+
+    probe = of(asking(), "open")
+    shut: JsonValue = {"cover": {"state": 0}, "volts": 12}
+
+    def test_what_is_otherwise_long_after_an_answer_was_not_done(self) -> None:
+        answered_at = TOLD - 3 * SECOND - 1  # `after`, and what clocks may differ by
+        found = judged(self.probe, self.shut, answered_at=answered_at)
+        assert isinstance(found, ProbeFinding)
+        assert (found.state, found.evidence, found.value) == (S.FAILED, ProbeEvidence.NOT_DONE, {"cover.state": 0})
+
+    @pytest.mark.parametrize("answered_at", [None, TOLD - 3 * SECOND, TOLD, TOLD + SECOND])
+    def test_a_device_that_may_be_about_to_do_it_has_not_failed(self, answered_at: int | None) -> None:
+        assert judged(self.probe, self.shut, answered_at=answered_at) is Unsettled.NOT_SO
+
+    @pytest.mark.parametrize("answered_at", [None, TOLD])
+    def test_what_is_as_wanted_needs_no_answer(self, answered_at: int | None) -> None:
+        found = judged(self.probe, {"cover": {"state": 1}, "volts": 12}, answered_at=answered_at)
+        assert isinstance(found, ProbeFinding)
+        assert (found.state, found.evidence) == (S.SUCCEEDED, ProbeEvidence.GOAL)
+
+    def test_a_state_that_says_neither_settles_nothing(self) -> None:
+        assert judged(self.probe, {"cover": {"state": 2}, "volts": 12}, answered_at=ACKNOWLEDGED) is Unsettled.NOT_SO
+
+    def test_a_question_alone_needs_no_lane(self) -> None:
+        one = of(probe('["open"]', DONE, "goal = true", 'ask = { method = "again", params = { a = 1 } }'), "open")
+        assert one.ask is not None
+        assert (one.ask.method, one.ask.params) == ("again", {"a": 1})
 
 
 class TestBound:
@@ -171,7 +235,21 @@ def test_a_finding_is_one_word_of_ascii() -> None:
         (HEAD, probe('["a"]', DONE, 'bound = [{ path = "f", equals = 3 }]'), "probe.0.bound.0", "names no command"),
         (HEAD, GOAL + 'within = "500ms"\n', "probe.0.within", "allowed: 1s to 10m"),
         (HEAD, GOAL + 'within = "11m"\n', "probe.0.within", "out of range"),
-        (HEAD, GOAL + 'ask = { method = "get" }\n', "probe.0.ask", ""),
+        (HEAD, GOAL + 'after = "1s"\n', "probe.0.after", "goes with goal and not_done"),
+        (HEAD, asking(after="9s"), "probe.0.after", "within has to be longer"),
+        (HEAD, asking("get"), "probe.0.ask.method", "'get' is not repeatable"),
+        (HEAD, asking(more="by = 1"), "probe.0.ask.by", ""),
+        (HEAD, asking(head=DANGEROUS), "probe.0.ask.method", "'again' is dangerous"),
+        (HEAD, asking(more="params = { n = 1 }", head=TAKES_NOTHING), "probe.0.ask.params", ""),
+        (HEAD, asking(lane=LANE.replace('"open"', '"open", "again"')), "probe.0.ask.method", "in a [[lane]] itself"),
+        (HEAD, asking() + APPROVAL, "probe.0.ask.method", "in a [[approval]] itself"),
+        (HEAD, asking() + probe('["again"]', DONE, "goal = true"), "probe.0.ask.method", "in a [[probe]] itself"),
+        (HEAD, asking(lane=""), "probe.0.not_done", "needs open to be alone"),
+        (HEAD, asking(lane=LANE + 'order = "fifo_ack"\n'), "probe.0.not_done", "needs open to be alone"),
+        (HEAD, asking(lane=LANE + "width = 2\n"), "probe.0.not_done", "needs open to be alone"),
+        (HEAD.replace("}/do", "}/do/{method}"), asking(), "probe.0.not_done", "cannot overtake"),
+        (BY_ORDER, asking(), "probe.0.ask.method", "is not answered by its id or a value"),
+        (CLOSED, asking(), "probe.0.ask.method", "'again' is no method of this profile"),
         (HEAD, probe('["a"]', 'done = [{ path = "a" }]', "goal = true"), "probe.0.done.0", "needs is_in"),
         (HEAD, probe('["a"]', 'done = [{ path = "a[0]", is_in = [1] }]', "goal = true"), "probe.0.done.0.path", "keys"),
         (HEAD, GOAL.replace("d/{device_id}/state", "d/{device_id}/other"), "probe.0.topic", "topic of no [[event]]"),

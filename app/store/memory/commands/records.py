@@ -66,7 +66,7 @@ class Record:
     def size(self) -> int:
         """Bytes that it takes, roughly."""
         command = self.command
-        said = (command.params, command.result, command.error, command.progress, command.late)
+        said = (command.params, command.result, command.error, command.progress, command.late, command.verified)
         told = sum(len(one.progress or b"") for one in self.reports)
         return RECORD_BYTES + sum(len(one) for one in said if one) + told
 

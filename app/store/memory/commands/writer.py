@@ -28,7 +28,7 @@ from app.core.identifiers import partition_of_command
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import LaneOrder
 from app.core.profiles.probes import ProbeFinding
-from app.core.webhooks.deliveries import OutboxEntry
+from app.core.webhooks.deliveries import OutboxEntry, Tidings
 from app.store.commands import Finished, Joined, Registered
 from app.store.holds import Decided
 from app.store.memory.commands.history import note_report
@@ -56,9 +56,12 @@ from app.store.rules import (
     marked_by,
     micros,
     not_confirmed,
+    not_verified,
     refused_by_second,
     superseded,
     too_many_held,
+    verified_annex,
+    verified_news,
 )
 
 Wake = Callable[[str, Outcome], None]
@@ -169,6 +172,26 @@ class MemoryCommandWriter:
         record.reception = reception_of_finding(finding)
         self._settle(record, finding.state, None, error_of_finding(finding), finder, received_by=finder)
         return Finished(won=True, outcome=record.settled)
+
+    async def verify(self, command_id: str, finding: ProbeFinding) -> bool:
+        self._table.forget_expired()
+        record = self._table.records.get(command_id)
+        if record is None:
+            raise CommandNotFoundError(command_id)
+        command = record.command
+        if command.state is not CommandState.TIMED_OUT:
+            raise not_verified(command_id, command.state)
+        if command.verified is not None:
+            return False
+        if command.late is not None:
+            raise not_verified(command_id, "answered")
+        record.command = replace(command, verified=b"%b%d}" % (verified_annex(finding), self._table.now()))
+        self._table.has_changed(record)
+        if record.registration.notify:
+            self.webhooks.tell(OutboxEntry(command_id, Tidings.VERIFIED))
+        self.changes.tell(CommandChangeKind.VERIFIED, record.command, record.report_count + 2, verified_news(finding))
+        self._tell_watching(record, "")
+        return True
 
     async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:
         allowed = marked_by(state)
@@ -303,9 +326,10 @@ class MemoryCommandWriter:
             return MatchResult.DUPLICATE
         record.command = replace(record.command, late=late_annex(answer.state, answer.result, answer.error, now))
         if record.registration.notify:
-            self.webhooks.tell(OutboxEntry(record.command.id, late=True))
+            self.webhooks.tell(OutboxEntry(record.command.id, Tidings.LATE))
         text = b'{"state":"%b","error":%b}' % (answer.state.value.encode(), answer.error or b"null")
-        self.changes.tell(CommandChangeKind.LATE, record.command, record.report_count + 2, text)
+        number = record.report_count + (2 if record.command.verified is None else 3)
+        self.changes.tell(CommandChangeKind.LATE, record.command, number, text)
         return MatchResult.LATE
 
     def _settle(
@@ -347,7 +371,7 @@ class MemoryCommandWriter:
         self._table.expire(record, now)
         self._table.has_changed(record)
         if registration.notify:
-            self.webhooks.tell(OutboxEntry(registration.command_id, late=False))
+            self.webhooks.tell(OutboxEntry(registration.command_id, Tidings.OUTCOME))
         self.changes.tell(CommandChangeKind.OUTCOME, record.command, record.report_count + 1, error)
         if self._wake is not None:
             for node in record.waiting:

@@ -27,7 +27,16 @@ Fields = Mapping[str, bytes | None]
 OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
 VERSION_FIELD: Final = "v"
 HOLD_FIELDS: Final = ("hold", "who", "not_before", "approval")
-COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late", "notify", *HOLD_FIELDS)
+COMMAND_FIELDS: Final = (
+    *OUTCOME_FIELDS,
+    VERSION_FIELD,
+    "about",
+    "progress",
+    "late",
+    "verified",
+    "notify",
+    *HOLD_FIELDS,
+)
 CHECKED_OUTCOME_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD)
 
 NO_RECORD: Final[Fields] = MappingProxyType({"state": b"", VERSION_FIELD: b"none"})
@@ -104,9 +113,13 @@ _OFFLINE: Final = {"offline=fail": IfOffline.FAIL, "offline=hold": IfOffline.HOL
 """Words of the field `v`; without one of them a command is sent also where nobody is subscribed, as 0.1.0 did."""
 
 
-def version(token: str, if_offline: IfOffline) -> str:
+_BY_HOMING: Final = "by=homing"
+
+
+def version(token: str, registration: Registration) -> str:
     """Return what the field `v` of a record says."""
-    return " ".join((str(RECORD), token, *(word for word, means in _OFFLINE.items() if means is if_offline)))
+    offline = (word for word, means in _OFFLINE.items() if means is registration.if_offline)
+    return " ".join((str(RECORD), token, *offline, *((_BY_HOMING,) if registration.by_homing else ())))
 
 
 def _if_offline(version_field: bytes | None) -> IfOffline:
@@ -168,6 +181,8 @@ def _command(command_id: str, fields: Fields) -> Command:
         notify=tuple((fields.get("notify") or b"").decode().split()),
         matched_by=None if reception is None else reception.correlation,
         confirmed_by=None if reception is None else reception.finding,
+        by_homing=_BY_HOMING.encode() in (fields.get(VERSION_FIELD) or b"").split(b" "),
+        verified=fields.get("verified"),
     )
 
 

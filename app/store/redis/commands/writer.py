@@ -40,7 +40,7 @@ from app.store.redis.commands import records
 from app.store.redis.commands.holds import note_held
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
-from app.store.redis.driver.scripts import CONFIRM, FINISH, HOLD_DECIDE, MARK, REGISTER, RESPOND, SWEEP
+from app.store.redis.driver.scripts import CONFIRM, FINISH, HOLD_DECIDE, MARK, REGISTER, RESPOND, SWEEP, VERIFY
 from app.store.redis.driver.steps import LEAST_STEP_US, StoreSteps
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import (
@@ -60,9 +60,12 @@ from app.store.rules import (
     marked_by,
     micros,
     not_confirmed,
+    not_verified,
     refused_by_second,
     superseded,
     too_many_held,
+    verified_annex,
+    verified_news,
 )
 
 SWEEP_AHEAD: Final = timedelta(seconds=1)
@@ -118,7 +121,7 @@ class RedisCommandWriter:
             len(values),
             MAX_JOINED,
             registration.trace or "",
-            records.version(self._wake_key.token(registration.command_id), registration.if_offline),
+            records.version(self._wake_key.token(registration.command_id), registration),
             " ".join(registration.notify),
             *_held_arguments(registration),
             *_lane_arguments(registration),
@@ -220,6 +223,24 @@ class RedisCommandWriter:
                 raise self._unreadable.skipped(UnreadableRecordError(command_id, reason.decode()))
             case [b"illegal", what_it_is]:
                 raise not_confirmed(command_id, what_it_is.decode())
+            case _:
+                raise CommandNotFoundError(command_id)
+
+    async def verify(self, command_id: str, finding: ProbeFinding) -> bool:
+        try:
+            script_keys = [keys.callback(partition_of_command(command_id), command_id)]
+        except InvalidInputError:
+            raise CommandNotFoundError(command_id) from None
+        reply = await self._lanes.run(VERIFY, script_keys, command_id, verified_annex(finding), verified_news(finding))
+        match reply:
+            case [b"annexed"]:
+                return True
+            case [b"known"]:
+                return False
+            case [b"unreadable", reason]:
+                raise self._unreadable.skipped(UnreadableRecordError(command_id, reason.decode()))
+            case [b"illegal", what_it_is]:
+                raise not_verified(command_id, what_it_is.decode())
             case _:
                 raise CommandNotFoundError(command_id)
 

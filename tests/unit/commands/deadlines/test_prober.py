@@ -84,8 +84,9 @@ class Stage:
         """Let so much time pass, a quarter of a second at a time."""
         for _ in range(round(seconds * 4)):
             self.assembly.clock.advance(0.25)
-            self.member.prober._changed.set()
-            self.member.expirer._changed.set()
+            for one in self.assembly.members:
+                one.prober._changed.set()
+                one.expirer._changed.set()
             await turns()
 
     def tell(self, *, on: bool) -> None:
@@ -101,16 +102,19 @@ async def turns() -> None:
 
 
 @asynccontextmanager
-async def staged(tmp_path: Path, store: type[MemoryStateStore] = MemoryStateStore) -> AsyncIterator[Stage]:
+async def staged(
+    tmp_path: Path, store: type[MemoryStateStore] = MemoryStateStore, rules: str = RULES, size: int = 1
+) -> AsyncIterator[Stage]:
     plain = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
-    (tmp_path / "homing.toml").write_text(plain + RULES, encoding="utf-8")
+    plain = plain.replace("repeatable = []", 'repeatable = ["state_get"]')
+    (tmp_path / "homing.toml").write_text(plain + rules, encoding="utf-8")
     log = Log()
     assembly = await assemble(
-        make_store=lambda clock, wake: store(clock, wake=wake), profiles_dir=tmp_path, last_event=log.last
+        size, make_store=lambda clock, wake: store(clock, wake=wake), profiles_dir=tmp_path, last_event=log.last
     )
     member, lamp = assembly.members[0], Lamp(assembly.broker, never)
     await lamp.start()
-    running = [asyncio.create_task(one) for one in (member.prober.run(), member.expirer.run())]
+    running = [asyncio.create_task(one) for each in assembly.members for one in (each.prober.run(), each.expirer.run())]
     try:
         yield Stage(assembly, member, lamp, log)
     finally:

@@ -10,6 +10,7 @@ from app.core.webhooks.deliveries import (
     Delivery,
     OutboxEntry,
     Progress,
+    Tidings,
     before,
     decode_delivery,
     decode_endpoint,
@@ -85,7 +86,7 @@ class TestEvents:
             validate_events(names)
 
     def test_the_late_answer_comes_after_the_outcome(self) -> None:
-        outcome, late = OutboxEntry("042-X", late=False), OutboxEntry("042-X", late=True)
+        outcome, late = OutboxEntry("042-X"), OutboxEntry("042-X", Tidings.LATE)
         assert before(event_id(late)) == event_id(outcome)
         assert before(event_id(outcome)) is None
         assert [OutboxEntry.read(one.member) for one in (outcome, late)] == [outcome, late]

@@ -16,7 +16,7 @@ from app.core.commands.routing import MatchResult
 from app.core.errors import ConfigurationError, DeviceBusyError, StoreUnavailableError
 from app.core.events.event import Database, Entry, Shard
 from app.core.events.reading import Reading
-from app.core.webhooks.deliveries import Delivery, OutboxEntry, Progress, event_id
+from app.core.webhooks.deliveries import Delivery, OutboxEntry, Progress, Tidings, event_id
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.runtime.system import SystemClock
 from app.store.commands import Joined, Registered
@@ -59,7 +59,7 @@ async def test_all_of_a_command_is_there_after_a_restart(tmp_path: Path) -> None
     late = await store.respond(answer(quarantined), "node-a")
     assert late.verdict is MatchResult.LATE
     await place.again()
-    assert await store.webhooks.outbox(range(256), 10) == [OutboxEntry(open_one.command_id, late=False)]
+    assert await store.webhooks.outbox(range(256), 10) == [OutboxEntry(open_one.command_id)]
     assert isinstance(await store.register(registration("dock-2", by_order("dock-2"))), Registered), "it was freed"
     await place.advance(timedelta(hours=25))
     assert await store.get([open_one.command_id, quarantined.command_id]) == [None, None]
@@ -72,7 +72,7 @@ async def test_webhooks_and_their_queues_are_there_after_a_restart(tmp_path: Pat
     place = await opened(tmp_path)
     webhooks = place.store.webhooks
     assert await webhooks.put_endpoint(ENDPOINT, None)
-    first, later = (event_id(OutboxEntry("c1", late=late)) for late in (False, True))
+    first, later = (event_id(OutboxEntry("c1", one)) for one in (Tidings.OUTCOME, Tidings.LATE))
     for name in (first, later):
         assert await webhooks.enqueue("wh_1", Delivery(name, EventType.SUCCEEDED, b"{}", 1))
     (claimed,) = await webhooks.claim("wh_1", 10, timedelta(hours=1))

@@ -138,7 +138,7 @@ async def waiting(
 
         async def work() -> None:
             for number in numbers:
-                notice = OutboxEntry(command_id(f"SN{number % 50:04}", new_ulid()), late=False)
+                notice = OutboxEntry(command_id(f"SN{number % 50:04}", new_ulid()))
                 delivery = Delivery(event_id(notice), EventType.SUCCEEDED, BODY, 1)
                 if not await engine.store.webhooks.enqueue(hanging, delivery):
                     raise FigureError("an event was not taken")

@@ -16,7 +16,7 @@
 --                 record is open without it
 --   quarantine    until when (µs) its topic by order stays occupied after the outcome
 --   rests         until when (µs) its place in a lane stays taken after the outcome
---   progress, late                JSON texts
+--   progress, late, verified      JSON texts
 --   hold          "<until µs> <timeout µs> <claims>", and when a claim was given back (µs), of a command that waits, or waited, to be sent. While it is `held`
 --                 its deadline is the latest one that is possible, and no index but mqtt:held leads to it
 --   claim         token of the last claim; one claims once
@@ -26,10 +26,10 @@
 --                 lane, and its score in mqtt:held is when that time is over
 --   who           the caller whose right is judged at each claim
 --   sender        the node that took over sending it, as its home had died
---   notify        ids of the webhook endpoints that are told of its outcome and late answer, with a blank between
+--   notify        ids of the webhook endpoints that are told of its outcome, late answer and finding, with a blank between
 --   trace         the context of its trace (W3C traceparent), where it is traced
 --   v             version of the record, the token of its wake-ups (app/core/cluster/wakekey.py), and `offline=fail` where it is
---                 unsent, or `offline=hold` where it is held, when nobody is subscribed; with a blank between. 0.1.0 wrote none. How the next version adds to all this: app/core/versions.py
+--                 unsent, or `offline=hold` where it is held, when nobody is subscribed, and `by=homing` where no caller asked for it; with a blank between. 0.1.0 wrote none. How the next version adds to all this: app/core/versions.py
 -- What a script cannot read it leaves alone, and says so; an error would end the whole step, and a sweep for good.
 -- All keys derive from the partition, so one call touches one slot. The only clock is Redis TIME.
 

@@ -73,7 +73,7 @@ local function tell(id, watch, knowing)
   end
 end
 
--- Put into the outbox that endpoints are to be told of a command; `what` is outcome or late.
+-- Put into the outbox that endpoints are to be told of a command; `what` is outcome, late or verified.
 local function to_outbox(now, id, what, at_ms)
   local outbox = 'mqtt:outbox:' .. tag
   redis.call('ZADD', outbox, micros(now), id .. ' ' .. what)

@@ -151,7 +151,8 @@ if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancell
     if notify then
       to_outbox(now, id, 'late', later_ms(now, match.retention))
     end
-    happened(now, id, 'late', known_state, match, 2,
+    local number = redis.call('HGET', record, 'verified') and 3 or 2
+    happened(now, id, 'late', known_state, match, number,
       string.format('{"state":"%s","error":', state) .. (error_text == '' and 'null' or error_text) .. '}')
     remember()
     tell(id, redis.call('HGET', record, 'watch'), receiver)

@@ -1,7 +1,7 @@
 -- What is due, for one node until it is settled, or the hold is over.
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
--- ARGV  1 most  2 hold µs  3, 4 how ids of the later and of the earlier event of a command end
+-- ARGV  1 most  2 hold µs  3 how the id of the first event of a command ends  4… how those of its later ones end
 -- Reply the deliveries
 -- Writes when they are due again. Not to be repeated: that would claim the next ones; those before come back when the
 -- hold is over.
@@ -9,12 +9,21 @@
 
 local most, now = tonumber(ARGV[1]), now_us()
 local claimed = {}
+
+-- When the first event of the command is due, where this is a later one and that one waits.
+local function earlier_than(id)
+  for i = 4, #ARGV do
+    if string.sub(id, -#ARGV[i]) == ARGV[i] then
+      return redis.call('ZSCORE', KEYS[1], string.sub(id, 1, -1 - #ARGV[i]) .. ARGV[3])
+    end
+  end
+end
+
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', micros(now), 'LIMIT', 0, 4 * most)) do
   if #claimed == most then
     break
   end
-  local earlier = string.sub(id, -#ARGV[3]) == ARGV[3]
-    and redis.call('ZSCORE', KEYS[1], string.sub(id, 1, -1 - #ARGV[3]) .. ARGV[4])
+  local earlier = earlier_than(id)
   local delivery = redis.call('HGET', KEYS[3], id)
   if not delivery then
     redis.call('ZREM', KEYS[1], id)

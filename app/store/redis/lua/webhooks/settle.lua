@@ -2,8 +2,8 @@
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
 -- ARGV  1 event id  2 delivery  3 in how many µs to try again ('' is never)  4 whether it was delivered (1)
---       5 how many ended ones are kept  6 and for how long (µs)  7 id of the later event of the command
---       8 how long an idle queue lives (ms)
+--       5 how many ended ones are kept  6 and for how long (µs)  7 how long an idle queue lives (ms)
+--       8… ids of the later events of the command
 -- Reply for how long (µs) the endpoint has done nothing but fail, or '0'.
 -- Writes all keys; forgets what ended long ago. Repeated, or settled by another node already: nothing changes.
 
@@ -20,8 +20,10 @@ if ARGV[3] ~= '' then
 else
   redis.call('ZREM', KEYS[1], ARGV[1])
   redis.call('ZADD', KEYS[2], micros(now), ARGV[1])
-  if redis.call('ZSCORE', KEYS[1], ARGV[7]) then
-    redis.call('ZADD', KEYS[1], micros(now), ARGV[7])
+  for i = 8, #ARGV do
+    if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
+      redis.call('ZADD', KEYS[1], micros(now), ARGV[i])
+    end
   end
 end
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[2])
@@ -40,6 +42,6 @@ else
   redis.call('SET', KEYS[4], micros(now), 'NX')
 end
 for _, name in ipairs(KEYS) do
-  redis.call('PEXPIRE', name, ARGV[8])
+  redis.call('PEXPIRE', name, ARGV[7])
 end
 return failing()
