@@ -41,7 +41,7 @@ from app.mqtt.inbox import Arrival, Inbox
 from app.observed import Observed
 from app.observers.notes import Notes
 from app.plane import Plane
-from app.probing import Probing, open_probing
+from app.probes import ProbeParts, open_probes
 from app.runtime.services import Service
 from app.store.engine import kind_of
 
@@ -68,7 +68,7 @@ class CommandPlane:
     dry_runner: DryRunner
     absence: Absence
     expirer: Expirer
-    probing: Probing
+    probes: ProbeParts
     repeater: Repeater
     plane: Plane
 
@@ -99,7 +99,7 @@ class _Sending:
 
     absence: Absence
     expirer: Expirer
-    probing: Probing
+    probes: ProbeParts
     invoker: Invoker
     sweeper: Sweeper
     repeater: Repeater
@@ -155,7 +155,7 @@ def open_commands(
         dry_runner=sending.dry_runner,
         absence=sending.absence,
         expirer=sending.expirer,
-        probing=sending.probing,
+        probes=sending.probes,
         repeater=sending.repeater,
         plane=Plane(
             name="commands",
@@ -166,7 +166,7 @@ def open_commands(
                     fills=lambda: home.open_commands.fills() | home.waiters.fills(),
                 ),
                 Service("expirer", sending.expirer.run),
-                Service("prober", sending.probing.prober.run),
+                Service("prober", sending.probes.prober.run),
                 Service("waker", home.waker.run),
                 Service("sweeper", sending.sweeper.run),
                 Service("absence", sending.absence.run),
@@ -256,7 +256,7 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
     return _Sending(
         absence=way.absence,
         expirer=way.expirer,
-        probing=open_probing(
+        probes=open_probes(
             kernel,
             open_commands=home.open_commands,
             invoker=invoker,

@@ -224,7 +224,7 @@ def _commands(kernel: Kernel, commands: CommandPlane) -> CommandPorts:
         holder=commands.holder,
         approver=commands.approver,
         lanes=commands.lanes,
-        verifier=commands.probing.verifier,
+        probe_on_request=commands.probes.on_request,
         dry_runner=commands.dry_runner,
         profiles=kernel.languages.profiles,
         default_profile=kernel.settings.profile,

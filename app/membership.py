@@ -47,7 +47,7 @@ def open_membership(kernel: Kernel, canary: Canary, commands: CommandPlane, on_d
             open_commands=commands.open_commands,
             expirer=commands.expirer,
             repeater=commands.repeater,
-            prober=commands.probing.prober,
+            prober=commands.probes.prober,
             node_id=kernel.info.node_id,
         ),
     )
@@ -82,7 +82,7 @@ def _adopter(kernel: Kernel, commands: CommandPlane, on_death: OnNodeDeath) -> A
         await cluster.nodes()  # so that `leased` is of now
         if orphan.node_id not in (cluster.leased or ()):  # else it lives again, and looks after its commands itself
             await commands.repeater.take_over(orphan.node_id)
-            await commands.probing.prober.take_over(orphan.node_id)
+            await commands.probes.prober.take_over(orphan.node_id)
         return found + await on_death.adopt(orphan.client_id, orphan.filters, idle)
 
     return Adopter(

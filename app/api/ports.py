@@ -15,7 +15,7 @@ from app.audit.reader import AuditReader
 from app.audit.recorder import Audit
 from app.broker.plane import BrokerPlane
 from app.cluster.directory import NodeInfo
-from app.commands.deadlines.verifier import Verifier
+from app.commands.deadlines.probe_on_request import ProbeOnRequest
 from app.commands.dry_runner import DryRunner
 from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
@@ -109,7 +109,7 @@ class CommandPorts:
     holder: CommandHolder
     approver: Approver
     lanes: LaneResumer
-    verifier: Verifier
+    probe_on_request: ProbeOnRequest
     """Looks for commands that have timed out."""
     dry_runner: DryRunner
     profiles: Mapping[str, DeviceProfile]

@@ -73,12 +73,19 @@ def _members(command: Command) -> dict[str, Any]:
         "if_offline": command.if_offline,
         **({} if command.hold is None else {"hold": _hold(command, command.hold)}),
         **({} if command.confirmed_by is None else {"confirmed_by": _confirmed(command.confirmed_by)}),
+        **({} if command.verified is None else {"verified": _verified(command.verified)}),
+        **({"requested_by": "homing"} if command.by_homing else {}),
     }
 
 
 def _confirmed(finding: bytes) -> dict[str, Any]:
     said: dict[str, Any] = orjson.loads(finding)
     return said | {"at": instant(said["at"])}
+
+
+def _verified(finding: bytes) -> dict[str, Any]:
+    said: dict[str, Any] = _confirmed(finding)
+    return said | {"found_at": instant(said["found_at"])}
 
 
 def _hold(command: Command, hold: Hold) -> dict[str, Any]:

@@ -136,6 +136,10 @@ class Audit(Observer):
         """A caller has cancelled a command."""
         self._tell("cancel", {"command": command_id}, device_id)
 
+    def probed(self, command_id: str, device_id: str) -> None:
+        """A caller has Homing look for a command that has timed out."""
+        self._tell("probe", {"command": command_id}, device_id)
+
     def decided(self, command_id: str, device_id: str, decision: str) -> None:
         """A second person is about to approve or refuse a command."""
         self._tell("approval", {"command": command_id, "decision": decision}, device_id)

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import commands, devices
-from app.cli.outcome import follow, report
+from app.cli.outcome import OUTCOMES, follow, report
 from app.cli.output import Form, Stop, complain, out, table, tell, written
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id
@@ -68,7 +68,9 @@ def watch(  # noqa: PLR0913 - one per option
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="Without ID: show only events of this kind: progress, outcome or late. Repeatable."),
+        typer.Option(
+            help="Without ID: show only events of this kind: progress, outcome, late or verified. Repeatable."
+        ),
     ] = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="Without ID: end after this number of events.")
@@ -106,7 +108,9 @@ def _happened(one: Happening, shown: Form) -> None:
     elif one.kind == "gap":
         complain(f"some are missing: they were dropped before they were read; there are all since {one.raw['since']}")
     else:
-        brought = one.progress if one.kind == "progress" else one.raw.get("error" if one.kind == "outcome" else "late")
+        brought = (
+            one.progress if one.kind == "progress" else one.raw.get("error" if one.kind == "outcome" else one.kind)
+        )
         said = "" if brought is None else f" {json.dumps(brought, ensure_ascii=False)}"
         what = one.state if one.kind == "outcome" else one.kind
         tell(out, f"{one.raw.get('at')} {one.command_id} {one.device_id} {one.method} {what}{said}")
@@ -123,6 +127,39 @@ def cancel(
         report(command, shown)
     except Stop:
         raise Stop("", Exit.OK) from None
+
+
+def probe(
+    identity: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
+) -> None:
+    """Look whether a command that has timed out was done, by what its device says of its state now.
+
+    Exit code: 0 it was done, 1 it was not, 3 nobody knows, 2 it needs no probe or its profile has none.
+    """
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing, _known(identity, shown):
+        found = homing.probe(identity)
+    verified = found["command"].get("verified")
+    if shown is Form.HUMAN:
+        tell(out, f"{found['result']}: {_FOUND[found['result']]}")
+        for path, value in (verified or {}).get("value", {}).items():
+            tell(out, f"  {path} = {json.dumps(value)} on {verified['topic']}, told at {verified['at']}")
+    else:
+        out.line(written(found))
+    raise Stop("", OUTCOMES[verified["state"] if verified else "timed_out"])
+
+
+_FOUND: Final = {
+    "bound": "the state of the device names the command",
+    "goal": "the state of the device is what was asked for, whoever did it",
+    "untold": "the device has told no state since",
+    "not_so": "the state of the device is not what was asked for, which may be of before or after the command",
+    "unknown": "the state of the device cannot be judged",
+    "another": "the state of the device names another command, or none",
+    "no_puback": "the command has not reached anybody, so its device cannot have done it",
+    "blind": "the node has no event log, or it did not answer",
+}
+"""The results of looking for a command, for people."""
 
 
 def explain(

@@ -103,5 +103,5 @@ def hint_of(command: Command) -> str | None:
     if command.state == "held":
         return f"homing explain {command.id} shows what it waits for; homing cancel {command.id}"
     if command.state == "timed_out":
-        return f"homing get {command.id} shows an answer that comes late"
+        return f"homing probe {command.id} looks whether it was done; homing get shows an answer that comes late"
     return None if command.is_final else f"homing watch {command.id}"

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "watch": VerbEntry("commands:watch", "Follow one command or all commands live."),
     "explain": VerbEntry("commands:explain", "Explain what became of a command, and why."),
     "cancel": VerbEntry("commands:cancel", "Cancel a command. The device is not told."),
+    "probe": VerbEntry("commands:probe", "Look whether a command that has timed out was done."),
     "held": VerbEntry("held:application", "List and cancel commands that wait for a device that is away."),
     "fleet": VerbEntry("fleet:application", "Send one command to many devices, in waves."),
     "schedule": VerbEntry("schedule:application", "Begin fleet runs and commands at set times."),

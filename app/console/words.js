@@ -109,6 +109,7 @@ const VERDICTS = {
   answered: "answered",
   device_refused: "refused by the device",
   probe_confirmed: "settled by the state of the device",
+  probe_verified: "timed out, and found out afterwards",
   cancelled: "cancelled",
   held: "waits for its device",
   not_approved: "not approved in time",
@@ -143,6 +144,7 @@ const STEPS = {
   delivered: "handed to the caller",
   missed: "a message that answered no command",
   late: "a late answer",
+  verified: "found out afterwards",
 };
 
 /** @param {string} what */
@@ -200,7 +202,7 @@ export function isOver(state) {
 }
 
 /** The outcomes that a webhook may be told of. */
-export const HOOK_EVENTS = ["command.succeeded", "command.failed", "command.timed_out", "command.cancelled", "command.unsent", "command.late"];
+export const HOOK_EVENTS = ["command.succeeded", "command.failed", "command.timed_out", "command.cancelled", "command.unsent", "command.late", "command.verified"];
 
 /** @param {any} hook @returns {Word} */
 export function hookOf(hook) {

@@ -123,12 +123,12 @@ def error_of_finding(finding: ProbeFinding) -> bytes | None:
 
 
 def verified_annex(finding: ProbeFinding) -> bytes:
-    """What a probe found after a command had timed out: a JSON text up to the instant, which the store puts there."""
+    """Return what a probe found after a time-out: a JSON text up to the instant, which the store puts there."""
     return b'{"state":"%b",%b,"found_at":' % (finding.state.encode(), finding.to_json()[1:-1])
 
 
 def verified_news(finding: ProbeFinding) -> bytes:
-    """What streams of all commands tell of it."""
+    """Return what streams of all commands tell of it."""
     return b'{"state":"%b","kind":"%b"}' % (finding.state.encode(), finding.evidence.encode())
 
 

@@ -118,6 +118,10 @@ class Command:
     """The end of its hold; None of a command that was not to be held."""
     confirmed_by: Mapping[str, Any] | None = None
     """The state of the device (`kind`, `topic`, `at`, `value`) that settled it where no response came."""
+    verified: Mapping[str, Any] | None = None
+    """What a probe found after it had timed out: `state`, `kind`, `topic`, `at`, `value`, `found_at`."""
+    requested_by: str | None = None
+    """`homing` of a command that no caller sent: a probe asked the device for its state."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -155,6 +159,8 @@ class Command:
             if_offline=_text(body.get("if_offline")),
             held_until=instant((body.get("hold") or {}).get("until")),
             confirmed_by=body.get("confirmed_by"),
+            verified=body.get("verified"),
+            requested_by=_text(body.get("requested_by")),
             raw=body,
         )
 
@@ -163,8 +169,8 @@ class Command:
 class CommandEvent:
     """Something that happened to a command.
 
-    `kind`: `command` (as it stood when the stream began), `progress`, `outcome`, `late`. `command` comes with all but
-    progress, `progress` is what the device reported. `id` is for `after`.
+    `kind`: `command` (as it stood when the stream began), `progress`, `outcome`, `verified`, `late`. `command` comes
+    with all but progress, `progress` is what the device reported. `id` is for `after`.
     """
 
     kind: str

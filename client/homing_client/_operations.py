@@ -138,6 +138,11 @@ def cancel(command_id: str) -> Request:
     return Request("DELETE", "/v1/commands/{command_id}", path={"command_id": command_id}, repeatable=False)
 
 
+def probe(command_id: str) -> Request:
+    """Look for a command that has timed out. To look again harms nothing."""
+    return Request("POST", "/v1/commands/{command_id}/probe", path={"command_id": command_id}, repeatable=True)
+
+
 def approvals(limit: int | None) -> Request:
     """List the commands that wait for a second person."""
     return Request("GET", "/v1/approvals", query={"limit": None if limit is None else str(limit)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,3 +57,52 @@ async def test_what_the_device_says_answers_the_parked_caller(keeping: Rig) -> N
     (evidence,) = explained["verdict"]["evidence"]
     assert evidence.startswith(f"data.cover_state was 1 on {TOPIC}, told ")
     assert 'homing_probe_total{result="goal"} 1' in (await keeping.http.get("/metrics")).text
+
+
+async def test_what_timed_out_is_looked_for_when_somebody_asks(tmp_path: Path) -> None:
+    rules = RULES.replace('"10m"', '"1s"')
+    async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, rules)}) as rig:
+        await eventually(lambda: _is_ready(rig))
+        sent = await _timed_out(rig, "cover_open")
+        path = f"/v1/commands/{sent['id']}"
+        nothing = (await rig.http.post(f"{path}/probe")).json()
+        assert (nothing["result"], nothing["command"]) == ("untold", sent)
+
+        async def found() -> bool:
+            rig.broker.publish(ReceivedMessage(TOPIC, b'{"data": {"cover_state": 1}}', qos=1))
+            return bool((await rig.http.post(f"{path}/probe")).json()["result"] == "goal")
+
+        await eventually(found)
+        command = (await rig.http.get(path)).json()
+        verified = command.pop("verified")
+        assert command == sent
+        assert (verified["state"], verified["kind"], verified["topic"]) == ("succeeded", "goal", TOPIC)
+        assert sent["finished_at"] < verified["at"] <= verified["found_at"]
+        rig.broker.publish(ReceivedMessage(TOPIC, b'{"data": {"cover_state": 0}}', qos=1))
+        assert (await rig.http.post(f"{path}/probe")).json()["command"]["verified"] == verified
+        explained = (await rig.http.get(f"{path}/explain")).json()
+        assert explained["verdict"]["code"] == "probe_verified"
+        assert "verified" in [step["what"] for step in explained["timeline"]]
+        assert 'homing_probe_verified_total{result="goal"} 1' in (await rig.http.get("/metrics")).text
+
+
+async def test_only_what_has_timed_out_and_has_a_probe_is_looked_for(keeping: Rig) -> None:
+    other = await _timed_out(keeping, "light_on")
+    refused = await keeping.http.post(f"/v1/commands/{other['id']}/probe")
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:homing:problem:invalid-input")
+    is_open = (await keeping.send("cover_open", timeout="60s", headers={"Prefer": "respond-async"})).json()
+    refused = await keeping.http.post(f"/v1/commands/{is_open['id']}/probe")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:homing:problem:illegal-transition")
+    unknown = await keeping.http.post(f"/v1/commands/{other['id'][:-1]}Z/probe")
+    assert unknown.status_code == 404
+
+
+async def _is_ready(rig: Rig) -> bool:
+    return (await rig.http.get("/readyz")).status_code == 200
+
+
+async def _timed_out(rig: Rig, method: str) -> dict[str, Any]:
+    reply = await rig.send(method, timeout="1s", headers={"Prefer": "wait=20"})
+    assert reply.status_code == 504
+    command: dict[str, Any] = reply.json()["command"]
+    return command

@@ -24,6 +24,7 @@ from app.core.events.reading import Reading
 from app.core.events.transaction import Transaction, ValueCondition
 from app.core.identifiers import partition_of
 from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
+from app.core.webhooks.deliveries import Tidings
 from app.core.webhooks.schedule import Reply
 from app.runtime.system import SystemClock, new_charter, new_secret
 from app.store.commands import Query
@@ -281,8 +282,8 @@ async def of_webhooks(store: RedisStateStore) -> None:
     await store.finish(told.command_id, CommandState.CANCELLED, "node-a")
     await store.respond(answer(told), "node-a")
     await hooks.forget(await hooks.outbox([partition_of("dock-4")], 10))
-    for late in (False, True):
-        await hooks.enqueue(hook.id, delivery(told.command_id, late=late))
+    for one in Tidings:
+        await hooks.enqueue(hook.id, delivery(told.command_id, one))
     (claimed,) = await hooks.claim(hook.id, 1, timedelta(seconds=30))
     for reply in (FAILED, Reply(200)):
         await hooks.settle(hook.id, tried(claimed, reply, timedelta()))

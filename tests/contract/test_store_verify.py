@@ -1,4 +1,4 @@
-"""What a probe finds of a command after it has timed out: annexed once, beside an outcome that stays as it is."""
+"""Findings of probes after a time-out: annexed once, beside an outcome that stays as it is."""
 
 from __future__ import annotations
 

@@ -212,8 +212,9 @@ class TestQueue:
         self, backend: Backend, hooks: WebhookStore, elsewhere: WebhookStore
     ) -> None:
         command = new_id("dock-1")
-        outcome, late, free = delivery(command), delivery(command, Tidings.LATE), delivery()
-        for one in (outcome, late, free):
+        late, verified = delivery(command, Tidings.LATE), delivery(command, Tidings.VERIFIED)
+        outcome, free = delivery(command), delivery()
+        for one in (outcome, late, verified, free):
             await hooks.enqueue(WH, one)
         first = await hooks.claim(WH, 1, HOLD)
         assert [one.event_id for one in first] == [outcome.event_id]
@@ -224,7 +225,7 @@ class TestQueue:
         (again,) = await hooks.claim(WH, 5, HOLD)
         assert again.event_id == outcome.event_id
         await hooks.settle(WH, tried(again, Reply(200)))
-        assert [one.event_id for one in await hooks.claim(WH, 5, HOLD)] == [late.event_id]
+        assert [one.event_id for one in await hooks.claim(WH, 5, HOLD)] == [late.event_id, verified.event_id]
 
     async def test_a_settled_one_is_not_settled_twice(self, hooks: WebhookStore, elsewhere: WebhookStore) -> None:
         await hooks.enqueue(WH, delivery())

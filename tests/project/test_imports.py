@@ -26,6 +26,7 @@ LAYERS = (
     {"audit", "broker", "commands", "events", "observers", "replies", "webhooks"},
     {"queues", "fleets"},
     {"node", "observed"},
+    {"probes"},
     {"command_plane"},
     {"drafts", "membership", "overview", "traffic"},
     {"api"},

@@ -103,7 +103,7 @@ class Member:
         self.inbox = parts.inbox
         self.waker = parts.waker
         self.expirer = parts.expirer
-        self.prober = parts.probing.prober
+        self.prober = parts.probes.prober
         self.invoker = parts.invoker
         self.journal = node.observed.journal
         self.counters = node.kernel.counters

@@ -11,12 +11,12 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.cursors import ANY as ANY_CURSOR
+from app.api.v1.probe_models import ProbeFacts, VerifiedFacts
 from app.core import identifiers
 from app.core.commands.command import CommandState, IfOffline, WaitReason
 from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.probes import ProbeEvidence
 
 DEVICE_ID: Final = "1ZNDH1D0010098"
 COMMAND_ID: Final = "042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
@@ -207,18 +207,6 @@ class LateResponse(SchemaModel):
     received_at: Instant
 
 
-class ProbeFacts(SchemaModel):
-    """The state of the device by which a probe settled a command that had no response."""
-
-    kind: Annotated[
-        ProbeEvidence,
-        Field(description="`bound`: the state names this command. `goal`: it is what was asked for, whoever did it."),
-    ]
-    topic: Annotated[str, Field(description="The topic on which the device told its state.")]
-    at: Annotated[AwareDatetime, Field(description="The instant at which it did.")]
-    value: Annotated[dict[str, JsonValue], Field(description="What was judged, by where it stands in the state.")]
-
-
 class ApprovalFacts(SchemaModel):
     """The approval of a second person that a command needs, and the decision about it once there is one."""
 
@@ -306,6 +294,14 @@ class Command(SchemaModel):
     hold: Annotated[HoldFacts | SkipJsonSchema[None], Field(description="Only of commands that may be held.")] = None
     confirmed_by: Annotated[
         ProbeFacts | SkipJsonSchema[None], Field(description="Only of commands that a probe settled.")
+    ] = None
+    verified: Annotated[
+        VerifiedFacts | SkipJsonSchema[None],
+        Field(description="Only of commands that have timed out, and of which a probe found afterwards what they did."),
+    ] = None
+    requested_by: Annotated[
+        Literal["homing"] | SkipJsonSchema[None],
+        Field(description="Only of commands that no caller sent: a probe asked the device for its state."),
     ] = None
 
     model_config = ConfigDict(

@@ -24,7 +24,7 @@ class Step(_ExplanationModel):
         Field(
             description=(
                 "The step: `registered`, `published`, `publish_failed`, `acknowledged`, `progressed`, "
-                "`delivered`, `missed` (a message that answered no command), `late`, or the state that the "
+                "`delivered`, `missed` (a message that answered no command), `late`, `verified`, or the state that the "
                 "command ended in."
             )
         ),

@@ -33,7 +33,7 @@ _ASKED_ABOUT: Final = frozenset((Unsettled.UNTOLD, Unsettled.NOT_SO, Unsettled.U
 _SEEN_BY_BROKER: Final = (CommandState.ACKNOWLEDGED, CommandState.RUNNING)
 
 
-class _Standing(NamedTuple):
+class _ProbedCommand(NamedTuple):
     """A command that is looked at, and since when the broker has it: in µs on the store's clock, None if unknown."""
 
     device_id: str
@@ -51,7 +51,7 @@ class _Look:
     kept_at: float = field(compare=False)
     every: float = field(compare=False)
     left: int = field(compare=False)
-    taken_over: _Standing | None = field(default=None, compare=False)
+    taken_over: _ProbedCommand | None = field(default=None, compare=False)
     """The command of a node that died; None of those whose home is here."""
     question: DeviceQuestion | None = field(default=None, compare=False)
     """The first question that was put to the device since the broker has the command."""
@@ -122,11 +122,13 @@ class Prober:
             if probe is None or one.state is CommandState.HELD or remaining <= timedelta():
                 continue
             if one.state in _SEEN_BY_BROKER:
-                self._begin(one.id, probe, remaining, _Standing(one.device_id, one.profile, one.method, now_us, now))
+                self._begin(
+                    one.id, probe, remaining, _ProbedCommand(one.device_id, one.profile, one.method, now_us, now)
+                )
             else:
                 self._counters[f"probe.{Unsettled.NO_PUBACK}"] += 1
 
-    def _begin(self, command_id: str, probe: Probe, timeout: timedelta, taken_over: _Standing | None) -> None:
+    def _begin(self, command_id: str, probe: Probe, timeout: timedelta, taken_over: _ProbedCommand | None) -> None:
         now = self._clock.monotonic()
         within = min(timeout, probe.within).total_seconds()
         every = within / LOOKS
@@ -150,7 +152,7 @@ class Prober:
             except TimeoutError:
                 continue
 
-    async def _look(self, look: _Look, standing: _Standing, probe: Probe) -> None:
+    async def _look(self, look: _Look, standing: _ProbedCommand, probe: Probe) -> None:
         found = await self._found(look, standing, probe)
         if found is None or (isinstance(found, ProbeFinding) and await self._settled(look.command_id, found)):
             return
@@ -162,7 +164,7 @@ class Prober:
         elif not isinstance(found, ProbeFinding) and self._standing(look) is not None:
             self._counters[f"probe.{found}"] += 1
 
-    async def _found(self, look: _Look, standing: _Standing, probe: Probe) -> ProbeFinding | Unsettled | None:
+    async def _found(self, look: _Look, standing: _ProbedCommand, probe: Probe) -> ProbeFinding | Unsettled | None:
         """Return what the state of the device says about the command at this moment; None if that has ended."""
         if standing.since is None:
             return Unsettled.NO_PUBACK
@@ -177,7 +179,7 @@ class Prober:
         answered_at = None if look.question is None else look.question.answered_at
         return await self._looker.look(command, probe, standing.since, answered_at)
 
-    def _asked(self, look: _Look, standing: _Standing, ask: ProbeQuestion) -> DeviceQuestion | None:
+    def _asked(self, look: _Look, standing: _ProbedCommand, ask: ProbeQuestion) -> DeviceQuestion | None:
         """Ask the device again, and return the first question that it answers, or may: that one proves most."""
         left = timedelta(seconds=look.every * look.left)
         asked = self._questions.ask(standing.profile, standing.device_id, ask, left)
@@ -215,7 +217,7 @@ class Prober:
         self._looks = [one for one in self._looks if self._standing(one) is not None]
         heapq.heapify(self._looks)
 
-    def _standing(self, look: _Look) -> _Standing | None:
+    def _standing(self, look: _Look) -> _ProbedCommand | None:
         """Return the command that is looked at; None when it has ended, or was claimed again since."""
         if look.taken_over is not None:
             return look.taken_over
@@ -225,15 +227,15 @@ class Prober:
         reach = pending.reach(tells=False)
         known = reach.acknowledged and reach.subscribed is not False and pending.acknowledged_at is not None
         since_here = pending.acknowledged_at or 0.0
-        return _Standing(
+        return _ProbedCommand(
             *(pending.device_id, pending.profile, pending.method),
             since=reach.acknowledged_at if known else None,
             since_here=since_here,
         )
 
-    def _pop_due(self) -> list[tuple[_Look, _Standing, Probe]]:
+    def _pop_due(self) -> list[tuple[_Look, _ProbedCommand, Probe]]:
         now = self._clock.monotonic()
-        due: list[tuple[_Look, _Standing, Probe]] = []
+        due: list[tuple[_Look, _ProbedCommand, Probe]] = []
         while self._looks and self._looks[0].at <= now and len(due) < BATCH:
             look = heapq.heappop(self._looks)
             self._taken_over -= look.taken_over is not None

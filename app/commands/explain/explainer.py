@@ -184,6 +184,9 @@ def _timeline(
     steps += [TimelineStep(one.at, one.node, "missed", one.topic, one.reason) for one in missed]
     if command.finished_at is not None:
         steps.append(TimelineStep(command.finished_at, command.received_by or home, str(command.state)))
+    if command.verified is not None:
+        found = orjson.loads(command.verified)
+        steps.append(TimelineStep(found["found_at"], "", "verified", found["topic"], f"it has {found['state']}"))
     if command.late is not None:
         at = orjson.loads(command.late).get("received_at")
         steps.append(TimelineStep(at if isinstance(at, int) else None, "", "late"))

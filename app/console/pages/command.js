@@ -152,6 +152,7 @@ export function Command({ id }) {
     <section class="parts" aria-label="Contents">
       <${Part} title="Error" value=${command.error} />
       <${Part} title="Late answer" value=${command.late} />
+      <${Part} title="Found out afterwards" value=${command.verified} />
       <${Part} title="Result" value=${command.result} />
       <${Part} title="Params" value=${command.params} />
       <${Part} title="Progress" value=${command.progress ?? command.last_progress} />

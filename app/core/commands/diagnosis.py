@@ -29,6 +29,7 @@ class Verdict(StrEnum):
     ANSWERED = "answered"
     DEVICE_REFUSED = "device_refused"
     PROBE_CONFIRMED = "probe_confirmed"
+    PROBE_VERIFIED = "probe_verified"
     CANCELLED = "cancelled"
     WAITING = "waiting"
     HELD = "held"
@@ -129,6 +130,8 @@ def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
     if verdict is Verdict.PROBE_CONFIRMED and (finding := case.command.confirmed_by) is not None:
         found = _finding(finding, case.command.finished_at or case.command.deadline)
         return (found,) if case.command.late is None else (found, _late_answer(case.command.late))
+    if verdict is Verdict.PROBE_VERIFIED and (verified := case.command.verified) is not None:
+        return (_finding(verified, json.loads(verified)["found_at"]),)
     if verdict is Verdict.REFUSED_BY_SECOND and (decision := decision_of(case.command)) is not None:
         return (decision.note,) if decision.note else ()
     if verdict is Verdict.WRONG_PROFILE and (heard := case.elsewhere) is not None:
@@ -214,6 +217,13 @@ def _told_late(case: Case) -> bool:
 def _confirmed(case: Case) -> str:
     became = "was done" if case.command.state is CommandState.SUCCEEDED else "was not done"
     return f"no answer came, and the device said of its state before the deadline that it {became}: a probe settled it"
+
+
+def _verified(case: Case) -> str:
+    became = "was done" if json.loads(case.command.verified or b"{}").get("state") == "succeeded" else "was not done"
+    return (
+        f"no answer came before the deadline; somebody had a probe look afterwards, and the state says that it {became}"
+    )
 
 
 def _elsewhere(case: Case) -> str:
@@ -305,6 +315,7 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
         Verdict.ANSWERED_LATE,
         lambda _: "the device answered after the deadline: give it a longer timeout",
     ),
+    (lambda case: _timed_out(case) and case.command.verified is not None, Verdict.PROBE_VERIFIED, _verified),
     (
         _told_late,
         Verdict.ANSWERED_LATE,

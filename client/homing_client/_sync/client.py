@@ -366,6 +366,14 @@ class Homing:
         """
         return operations.body_of(self._session.exchange(operations.resume_lane(device_id, lane)))
 
+    def probe(self, command_id: str) -> JsonObject:
+        """Look whether a command that has timed out was done: `result`, and `command`, with what was found `verified`.
+
+        It may take ten seconds, where the device is asked. Raises NotFoundError, InvalidError where its profile has no
+        probe for it, and ConflictError for one that has not timed out, or was answered late.
+        """
+        return operations.body_of(self._session.exchange(operations.probe(command_id)))
+
     def approvals(self, limit: int | None = None) -> list[JsonObject]:
         """List the commands that wait for a second person, soonest end first, each with its `fingerprint`."""
         return operations.listed(self._session.exchange(operations.approvals(limit)), "approvals")

@@ -141,6 +141,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/devices/{device_id}/state": ["state", "device", "dock-1"],
     "GET /v1/approvals": ["held", "approvals"],
     "POST /v1/devices/{device_id}/lanes/{lane}/resume": ["held", "resume", "dock-1", "flight"],
+    "POST /v1/commands/{command_id}/probe": ["probe", ID],
     "GET /v1/commands/{command_id}/approvals": ["held", "approve", ID, "--yes"],
     "POST /v1/commands/{command_id}/approvals": ["held", "refuse", ID, "--yes"],
     "GET /v1/interlocks": ["interlocks", "list"],
@@ -268,6 +269,9 @@ def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, oper
     if operation == "POST /v1/queues/{name}/take":
         lent = {"loan": "x", "delivery": 1, "until": "", "database": "events", "event": ANSWER["events"][0]}
         fake_node.answers = [(200, {"events": [lent]}), (200, {"settled": 1, "over": []})]
+    if operation == "POST /v1/commands/{command_id}/probe":
+        verified = {"state": "succeeded", "value": {"on": True}, "topic": "a/b", "at": "2026-03-01T08:00:00.000Z"}
+        fake_node.answers = [(200, {"result": "goal", "command": {**COMMAND, "verified": verified}})]
     form = [] if operation in PLAIN else ["--output", output]
     code, out, err = homing(*VERBS[operation], "--url", fake_node.url, *form)
     assert code == 0, err

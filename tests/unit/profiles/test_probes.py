@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
+from typing import ClassVar, Final
 
 import pytest
 from hypothesis import given
@@ -159,7 +159,7 @@ class TestQuestion:
     """A goal that was not reached, as a device says that has answered a question."""
 
     probe = of(asking(), "open")
-    shut: JsonValue = {"cover": {"state": 0}, "volts": 12}
+    shut: ClassVar[JsonValue] = {"cover": {"state": 0}, "volts": 12}
 
     def test_what_is_otherwise_long_after_an_answer_was_not_done(self) -> None:
         answered_at = TOLD - 3 * SECOND - 1  # `after`, and what clocks may differ by

@@ -113,7 +113,7 @@ async def test_each_device_is_asked_for_itself(asking: Stage) -> None:
 
 
 async def test_another_question_waits_its_turn(asking: Stage) -> None:
-    ask = asking.member.parts.probing.prober._questions.ask
+    ask = asking.member.parts.probes.prober._questions.ask
     first = ask("homing", "lamp-1", ProbeQuestion("state_get", None), timedelta(seconds=5))
     assert first is not None
     assert ask("homing", "lamp-1", ProbeQuestion("state_get", None), timedelta(seconds=5)) is first
@@ -125,7 +125,7 @@ async def test_another_question_waits_its_turn(asking: Stage) -> None:
 
 async def test_a_node_asks_only_so_many(asking: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.commands.deadlines.questions.MOST", 3)
-    ask = asking.member.parts.probing.prober._questions.ask
+    ask = asking.member.parts.probes.prober._questions.ask
     asked = [ask("homing", f"lamp-{one}", ProbeQuestion("state_get", None), timedelta(seconds=5)) for one in range(5)]
     assert [one is None for one in asked] == [False, False, False, True, True]
     assert asking.counters == {"probe.question.full": 2}
@@ -187,7 +187,7 @@ async def test_an_answer_that_comes_after_the_deadline_is_no_failure(telling: St
 async def test_an_answer_to_what_was_asked_before_the_command_proves_nothing(telling: Stage) -> None:
     """It shares the second with the command, and was sent before it: the device may have lacked the command."""
     answers(telling, on=False)
-    ask = telling.member.parts.probing.prober._questions.ask
+    ask = telling.member.parts.probes.prober._questions.ask
     assert ask("homing", "lamp-1", ProbeQuestion("state_get", {"all": True}), timedelta(seconds=9)) is not None
     await turns()
     telling.assembly.clock.advance(0.1)

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from app.callbacks.open_commands import OpenCommands
 from app.commands.deadlines.looker import StateLooker
+from app.commands.deadlines.probe_on_request import ProbeOnRequest
 from app.commands.deadlines.prober import Prober
 from app.commands.deadlines.questions import DeviceQuestions
-from app.commands.deadlines.verifier import Verifier
 from app.commands.send.admission import LastEvent
 from app.commands.send.invoker import Invoker
 from app.kernel import Kernel
@@ -17,25 +17,25 @@ from app.runtime.listeners import Listeners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probing:
+class ProbeParts:
     """The parts that look, before the deadline and after it, and that ask."""
 
     prober: Prober
-    verifier: Verifier
+    on_request: ProbeOnRequest
 
 
-def open_probing(
+def open_probes(
     kernel: Kernel,
     *,
     open_commands: OpenCommands,
     invoker: Invoker,
     last_event: LastEvent,
     kept: Listeners[str, timedelta],
-) -> Probing:
+) -> ProbeParts:
     """`kept` tells of each command whose deadline this node keeps."""
     looker = StateLooker(profiles=kernel.languages.profiles, last_event=last_event, clock=kernel.clock)
     questions = DeviceQuestions(invoker=invoker, clock=kernel.clock, counters=kernel.counters)
-    return Probing(
+    return ProbeParts(
         prober=Prober(
             store=kernel.store,
             open_commands=open_commands,
@@ -46,7 +46,7 @@ def open_probing(
             node_id=kernel.info.node_id,
             counters=kernel.counters,
         ),
-        verifier=Verifier(
+        on_request=ProbeOnRequest(
             store=kernel.store,
             looker=looker,
             questions=questions,

@@ -29,14 +29,14 @@ LONGEST: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class ProbeReport:
     """The result of looking for a command that has timed out, and the command as it stands then."""
 
     result: ProbeEvidence | Unsettled
     command: Command
 
 
-class Verifier:
+class ProbeOnRequest:
     """Looks for one command once at a time, for all who ask. `all_know` tells whether all live nodes know a feature."""
 
     def __init__(
@@ -55,9 +55,9 @@ class Verifier:
         self._all_know = all_know
         self._sleep = sleep
         self._counters = counters
-        self._under_way: dict[str, asyncio.Task[Verification]] = {}
+        self._under_way: dict[str, asyncio.Task[ProbeReport]] = {}
 
-    async def verify(self, command: Command) -> Verification:
+    async def verify(self, command: Command) -> ProbeReport:
         """Look at the state of its device, ask for it where the profile says how, and annex what is found, once.
 
         IllegalTransitionError for a command that has not timed out, or was answered late. InvalidInputError where its
@@ -78,12 +78,12 @@ class Verifier:
             task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
-    def _ended(self, task: asyncio.Task[Verification]) -> None:
+    def _ended(self, task: asyncio.Task[ProbeReport]) -> None:
         self._under_way = {known: one for known, one in self._under_way.items() if one is not task}
         if not task.cancelled():
             task.exception()  # of which nobody may be left to hear
 
-    async def _verify(self, command: Command, probe: Probe) -> Verification:
+    async def _verify(self, command: Command, probe: Probe) -> ProbeReport:
         if not await self._all_know(FEATURE):
             raise NotYetError("a node of the cluster does not know findings after the outcome: it is of before 0.3")
         found = await self._found(command, probe)
@@ -92,7 +92,7 @@ class Verifier:
                 self._counters[f"verified.{found.evidence}"] += 1
             return _known(await self._store.read(command.id))
         self._counters[f"verified.{found}"] += 1
-        return Verification(found, command)
+        return ProbeReport(found, command)
 
     async def _found(self, command: Command, probe: Probe) -> ProbeFinding | Unsettled:
         """Look at once, and as long as a device that was asked may take to tell its state."""
@@ -123,6 +123,6 @@ class Verifier:
         return command.created_at if probe.bound else command.finished_at
 
 
-def _known(command: Command) -> Verification:
-    """What is annexed to a command."""
-    return Verification(ProbeEvidence(orjson.loads(command.verified or b"{}")["kind"]), command)
+def _known(command: Command) -> ProbeReport:
+    """Return what is annexed to a command."""
+    return ProbeReport(ProbeEvidence(orjson.loads(command.verified or b"{}")["kind"]), command)
