@@ -51,6 +51,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "GET /v1/commands/{command_id}": lambda homing: done(homing.get, C),
     "GET /v1/commands/{command_id}/explain": lambda homing: done(homing.explain, C),
     "GET /v1/commands": lambda homing: all_of(homing.commands),
+    "POST /v1/commands/{command_id}/probe": lambda homing: done(homing.probe, C),
     "DELETE /v1/commands/{command_id}": lambda homing: done(homing.cancel, C),
     "GET /v1/devices": lambda homing: all_of(homing.devices),
     "GET /v1/devices/{device_id}": lambda homing: done(homing.device_record, D),
@@ -261,7 +262,7 @@ async def test_a_command_is_read_as_it_is() -> None:
     assert command.raw["of_a_later_version"] == 1
     for one in fields(Command):
         if (
-            one.name not in ("raw", "error", "late", "confirmed_by", *FLATTENED)
+            one.name not in ("raw", "error", "late", "confirmed_by", "verified", "requested_by", *FLATTENED)
             and not one.name.endswith("_at")
             and one.name != "deadline"
         ):

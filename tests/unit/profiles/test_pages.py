@@ -35,6 +35,7 @@ TABLES: Final = {
     "PartTable": "Sources",
     "PresenceTable": "Events and presence",
     "ProtobufTable": "Codecs",
+    "QuestionTable": "Probes",
     "ReplyTable": "Replies",
     "RequestTable": "Request",
     "ProbeTable": "Probes",
