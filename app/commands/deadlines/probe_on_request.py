@@ -100,7 +100,7 @@ class ProbeOnRequest:
         if since is None:
             return Unsettled.NO_PUBACK
         found = await self._looker.look(command, probe, since)
-        if isinstance(found, ProbeFinding) or probe.ask is None:
+        if isinstance(found, ProbeFinding) or found is Unsettled.BLIND or probe.ask is None:
             return found
         time = min(probe.within, LONGEST)
         self._questions.ask(command.profile, command.device_id, probe.ask, time)

@@ -16,6 +16,7 @@ from app.core.commands.routing import MatchResult
 from app.core.errors import ConfigurationError, DeviceBusyError, StoreUnavailableError
 from app.core.events.event import Database, Entry, Shard
 from app.core.events.reading import Reading
+from app.core.profiles.probes import ProbeEvidence, ProbeFinding
 from app.core.webhooks.deliveries import Delivery, OutboxEntry, Progress, Tidings, event_id
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.runtime.system import SystemClock
@@ -28,6 +29,9 @@ from tests.waiting import eventually
 ENDPOINT = Endpoint("wh_1", "", "https://example.com", frozenset({EventType.SUCCEEDED}), "*", "*:*", 1)
 
 
+FOUND = ProbeFinding(CommandState.SUCCEEDED, ProbeEvidence.GOAL, "d/dock 2/ö", 17, {"a.b": "wide open ü"})
+
+
 async def opened(folder: Path) -> RocksBackend:
     backend = RocksBackend(folder)
     await backend.open()
@@ -37,6 +41,7 @@ async def opened(folder: Path) -> RocksBackend:
 async def test_all_of_a_command_is_there_after_a_restart(tmp_path: Path) -> None:
     place = await opened(tmp_path)
     store, quarantined = place.store, registration("dock-2", by_order("dock-2"), quarantine=MINUTE)
+    quarantined = replace(quarantined, by_homing=True)
     open_one = registration("dock-1", by_value("v"), by_order("dock-1"), key="k", fingerprint="f", notify=("wh_1",))
     for one in (open_one, quarantined):
         await store.register(one)
@@ -44,6 +49,7 @@ async def test_all_of_a_command_is_there_after_a_restart(tmp_path: Path) -> None
     report = answer(open_one, CommandState.RUNNING, b'{"percent": 40}')
     await store.respond(report, "node-a")
     await store.finish(quarantined.command_id, CommandState.TIMED_OUT, "node-a", b'{"code": "x"}')
+    await store.verify(quarantined.command_id, FOUND)
     await store.states.tell_state("dock-1", "state", b"{}", MINUTE)
     before = await store.follow(open_one.command_id), await store.get([quarantined.command_id])
     await place.again()
