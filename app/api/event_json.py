@@ -17,6 +17,7 @@ from app.api.v1.event_models import EventValue, Said
 from app.core.errors import InvalidInputError, PayloadTooLargeError, UndecodableMessageError
 from app.core.events.event import MAX_VALUE_BYTES, Entry, Event, validate_writable
 from app.core.payload import decode_json
+from app.core.queues.dated import not_before_of
 from app.profiles.quick_json import read_json
 
 
@@ -34,8 +35,14 @@ def about(event: Event) -> dict[str, Any]:
         "at": instant(event.position),
         "topic": entry.topic,
         "device_id": entry.device or None,
-        "kind": entry.kind or None,
+        **_kind(entry),
     }
+
+
+def _kind(entry: Entry) -> dict[str, Any]:
+    """The kind of an event, or, of a dated message, its instant."""
+    instant_us = not_before_of(entry)
+    return {"kind": None, "not_before": instant(instant_us)} if instant_us else {"kind": entry.kind or None}
 
 
 def events_json(events: Iterable[Event]) -> bytes:

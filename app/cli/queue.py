@@ -39,6 +39,7 @@ application = group(
         "redrive": Verb("queues.redrive"),
         "dead": Verb("queues.dead", "at deliveries reason consumer event"),
         "consumers": Verb("queues.consumers", "consumer asked_at"),
+        "send-away": Verb("queues.send_away"),
     },
 )
 

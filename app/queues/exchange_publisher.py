@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 
 from app.core.errors import HomingError, UnroutedError
 from app.core.events.batches import CallId
 from app.core.events.event import Entry, Position, validate_entry
+from app.core.queues.dated import NotBefore, dated
 from app.core.queues.exchanges import DeclaredExchange
 from app.events.publisher import EventPublisher
 from app.queues.book import QueueBook
@@ -25,6 +26,7 @@ class KeyedMessage:
     entry: Entry
     call: CallId | None
     mandatory: bool
+    not_before: NotBefore | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +38,20 @@ class MessageReceipt:
 
 
 class ExchangePublisher:
-    """Calls raise UnroutedError, and what `EventPublisher.publish` raises."""
+    """Calls raise UnroutedError, InvalidInputError, and what `EventPublisher.publish` raises.
 
-    def __init__(self, book: QueueBook, publisher: EventPublisher) -> None:
+    `now` asks the clock of the log.
+    """
+
+    def __init__(self, book: QueueBook, publisher: EventPublisher, now: Callable[[], Awaitable[Position]]) -> None:
         self._book = book
         self._publisher = publisher
+        self._now = now
 
     async def publish(self, message: KeyedMessage) -> MessageReceipt:
         """Append a message."""
-        await self._check(message)
-        (position,) = await self._publisher.publish(message.exchange.database, [message.entry], message.call)
+        entry = await self._checked(message)
+        (position,) = await self._publisher.publish(message.exchange.database, [entry], message.call)
         return self._receipt(message, position)
 
     async def publish_all(self, messages: Sequence[KeyedMessage]) -> list[MessageReceipt | HomingError]:
@@ -75,25 +81,29 @@ class ExchangePublisher:
     async def _together(self, messages: Sequence[KeyedMessage]) -> list[MessageReceipt | HomingError]:
         """Append messages of one device or key, which are of one shard: all of them or none, but for those refused."""
         refused: dict[int, HomingError] = {}
+        entries: list[Entry] = []
         for number, one in enumerate(messages):
             try:
-                await self._check(one)
+                entries.append(await self._checked(one))
             except HomingError as error:
                 refused[number] = error
-        entries = [one.entry for number, one in enumerate(messages) if number not in refused]
         try:
             positions = iter(await self._publisher.publish(messages[0].exchange.database, entries) if entries else ())
         except HomingError as error:
             return [refused.get(number, error) for number in range(len(messages))]
         return [refused.get(number) or self._receipt(one, next(positions)) for number, one in enumerate(messages)]
 
-    async def _check(self, message: KeyedMessage) -> None:
+    async def _checked(self, message: KeyedMessage) -> Entry:
+        """What is appended, if it may be."""
         validate_entry(message.entry)
         exchange, key = message.exchange, message.key
         if message.mandatory and not self._book.routed(exchange, key):
             await self._book.refresh()  # somebody may have declared one a moment ago, on another node
             if not self._book.routed(exchange, key):
                 raise UnroutedError(f"no queue has a route from exchange {exchange.name!a} for the key {key!a}")
+        if message.not_before is None:
+            return message.entry
+        return dated(message.entry, message.not_before.at(await self._now()))
 
     def _receipt(self, message: KeyedMessage, position: Position) -> MessageReceipt:
         return MessageReceipt(position, self._book.routed(message.exchange, message.key))

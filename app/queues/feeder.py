@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,8 +20,10 @@ from app.core.errors import HomingError
 from app.core.events.event import BEGINNING, END, Event, Position, Shard
 from app.core.events.reading import EVERYTHING, Reading
 from app.core.filtertree import FilterTree
-from app.core.queues.loans import UNASKED_US, WINDOW_UNASKED, QueueSource, Reference, grouped, key_of, micros_of
+from app.core.queues.dated import not_before_of
+from app.core.queues.loans import MOST_DATED, UNASKED_US, WINDOW_UNASKED, QueueSource, micros_of
 from app.core.queues.model import DeclaredQueue
+from app.core.queues.portion import portion_of
 from app.queues.originals import Originals
 from app.queues.sources import QueueSources, tree_of
 from app.runtime.telemetry import Counters
@@ -53,14 +55,17 @@ class _FeedProgress:
     until: Position = BEGINNING
     size: int = 0
     asked: Position = 0
+    dated: int = 0
 
     @property
     def is_left(self) -> bool:
-        """True if nobody has taken from it for long."""
-        return self.asked < self.fed - UNASKED_US
+        """True if no room comes soon: nobody has taken from it for long, or what fills it waits for an instant."""
+        return self.asked < self.fed - UNASKED_US or self.dated >= MOST_DATED
 
     def room(self, seen: Position) -> int:
         """References that may be added. A queue nobody takes from is kept short, so that it costs little."""
+        if self.dated >= MOST_DATED:
+            return 0
         most = self.queue.options.rules.window
         if self.asked < seen - UNASKED_US:
             most = min(most, WINDOW_UNASKED)
@@ -147,7 +152,7 @@ class QueueFeeder:
         self._clock = clock
         self._counters = counters
         self._feeds: dict[Shard, _ShardFeed] = {}
-        self._heads: Mapping[Shard, Position] = {}
+        self._heads: dict[Shard, Position] = {}
         """Up to where shards have something to read, as far as that is known."""
         self._tree: FilterTree[str] = FilterTree()
         self._by_id: Mapping[str, DeclaredQueue] = {}
@@ -172,6 +177,13 @@ class QueueFeeder:
         ):
             self._stale.add(queue_id)
             self._kicked.set()
+
+    def appended(self, names: Collection[str]) -> None:
+        """Something came in these shards: those of them that this node feeds from are read at once."""
+        for shard, feed in self._feeds.items():
+            if feed.places and str(shard) in names:
+                self._heads.pop(shard, None)
+                self._kicked.set()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -248,7 +260,7 @@ class QueueFeeder:
             if state is None and queue.options.single:  # nobody may take before there is who says whose turn it is
                 await self._store.feed(source, start, start, start, (), 0)
             elif state is not None:
-                at = _FeedProgress(queue, state.fed, state.until, state.size, state.asked)
+                at = _FeedProgress(queue, state.fed, state.until, state.size - state.dated, state.asked, state.dated)
             feed.put(source, at, at.fed)
 
     def _start(self, source: QueueSource, queue: DeclaredQueue) -> Position:
@@ -341,19 +353,16 @@ class QueueFeeder:
 
     async def _feed(self, source: QueueSource, at: _FeedProgress, events: Sequence[Event], end: Position) -> bool:
         """Hand over as many as there is room for; whether that was all, and there is room for more."""
-        most = min(at.room(end), MOST_REFERENCES)
-        ordered = at.queue.options.order == "device"
-        target = end
-        if len(events) > most:
-            events = events[:most]
-            target = events[-1].position if events else at.fed
-        references = [Reference(one.position, key_of(one.entry) if ordered else 0) for one in events]
+        most, ordered = min(at.room(end), MOST_REFERENCES), at.queue.options.order == "device"
+        now = await self._store.now() if any(not_before_of(one.entry) for one in events) else END
+        part = portion_of(events, now, most, MOST_DATED - at.dated, ordered=ordered)
+        target = end if part.complete else part.last or at.fed
         start, window = self._start(source, at.queue), at.queue.options.rules.window
-        found = await self._store.feed(source, start, at.fed, target, grouped(references), window)
-        if found.fed == target and references:
+        found = await self._store.feed(source, start, at.fed, target, part.groups, window, 0, part.dated)
+        if found.fed == target and part.count:  # consumers learn with the next take when something is due
             self._ready.add(source)
-            self._counters["queues.fed"] += len(references)
-        at.fed, at.size, at.asked = found
+            self._counters["queues.fed"] += part.count
+        at.fed, at.size, at.asked, at.dated = found
         return found.fed == end and at.room(end) > 0
 
     async def _wait(self) -> None:

@@ -204,6 +204,15 @@ class QueuePlane:
         states = await self._store.states(self._sources.of(queue))
         return any(one is not None and one.lent >= queue.options.rules.window for one in states)
 
+    async def send_away(self, queue: DeclaredQueue, consumer: str) -> int:
+        """Give to others what a consumer was lent, as if it had given it back; how many events that are."""
+        self._check()
+        sources = self._sources.of(queue)
+        counts = await asyncio.gather(*(self._store.dismiss(one, consumer) for one in sources))
+        if any(counts) or queue.options.single:
+            await self._store.hint(sources)
+        return sum(counts)
+
     def dismiss(self) -> None:
         """Send those away who wait here, as the node is about to stop."""
         self._taker.dismiss()
@@ -301,6 +310,10 @@ class QueuePlane:
         self._taker.wake(ANY_QUEUE)
 
     def _heard(self, hint: QueueHint) -> None:
+        if hint.is_about_log:
+            for one in self._feeders:
+                one.appended(hint.sources)
+            return
         if not hint.queue_id:
             self.book.doubt()
         self._taker.wake(hint)
@@ -378,6 +391,6 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         taker=taker,
         settler=settler,
         shares=shares,
-        publisher=ExchangePublisher(book, events.publisher),
+        publisher=ExchangePublisher(book, events.publisher, store.now),
         gauges=gauges,
     )

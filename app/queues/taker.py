@@ -71,7 +71,7 @@ class _WaitingConsumer:
 
 
 class _TakerDesk:
-    """The desk of those who wait for one queue, and what serves them."""
+    """The desk of those who wait for one queue, and what serves them. It stays when they go: they come again."""
 
     def __init__(self) -> None:
         self.askers: list[_WaitingConsumer] = []
@@ -84,6 +84,11 @@ class _TakerDesk:
         """The instants at which something comes back in them, a loan that runs out or a retry, as far as is known."""
         self.look_at = 0.0
         """They are asked all the same then, by the clock of the loop, as hints may be lost."""
+
+    @property
+    def busy(self) -> bool:
+        """True while somebody is served."""
+        return self.task is not None and not self.task.done()
 
     def look(self, now: float) -> None:
         """Forget which sources are dry once a second, and of each one when something comes back in it."""
@@ -136,6 +141,8 @@ class QueueTaker:
 
     def wake(self, hint: QueueHint) -> None:
         """Let those who wait look where something may be ready."""
+        if not hint.queue_id:
+            self._desks = {one: desk for one, desk in self._desks.items() if self._by_id(one) is not None or desk.busy}
         for one in [hint.queue_id] if hint.queue_id else list(self._desks):
             desk = self._desks.get(one)
             if desk is not None:
@@ -170,12 +177,14 @@ class QueueTaker:
         A caller that is cancelled was lent nothing. CapacityError, StoreUnavailableError, QueueNotFoundError.
         """
         desk = self._desks.setdefault(queue.id, _TakerDesk())
+        if not seconds:
+            desk.dry.clear()  # who does not wait is told what the store says, and not what is remembered here
         if len(desk.askers) >= MOST_WAITING:
             raise CapacityError(f"{MOST_WAITING} consumers wait for queue {queue.name!a} on this node already")
         asker = _WaitingConsumer(most, consumer, asyncio.get_running_loop().create_future())
         desk.askers.append(asker)
         desk.woken.set()
-        if desk.task is None or desk.task.done():
+        if not desk.busy:
             desk.task = asyncio.create_task(self._serve(queue.id, desk), name=f"taker of {queue.name}")
         timer = asyncio.get_running_loop().call_later(0 if self._dismissed else seconds, self._send_away, desk, asker)
         lent: list[tuple[QueueSource, Loan]] = []
@@ -218,8 +227,6 @@ class QueueTaker:
                 if not one.answer.done():
                     one.answer.set_result([])
             desk.askers.clear()
-            if self._desks.get(queue_id) is desk:
-                del self._desks[queue_id]
 
     @staticmethod
     async def _pause(desk: _TakerDesk) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from app.core.events.event import Position, Shard
 from app.core.queues.hints import QueueHint
 from app.core.queues.loans import (
+    DatedGroup,
     Dying,
     Fed,
     LendingRules,
@@ -67,11 +68,12 @@ class QueueStore(Protocol):
         groups: Sequence[ReferenceGroup],
         most: int,
         missed: int = 0,
+        dated: Sequence[DatedGroup] = (),
     ) -> Fed:
         """Append at most 8 groups and move the source on to `fed`; `missed` events that the log drops are counted.
 
-        Nothing happens where it was fed up to another place than expected, or would have more than `most` references.
-        A source that is new begins at `start`. May be repeated.
+        Nothing happens where it was fed up to another place than expected, or would have more than `most` references,
+        or MOST_DATED of those that are dated. A source that is new begins at `start`. May be repeated.
         """
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
@@ -81,6 +83,9 @@ class QueueStore(Protocol):
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int
     ) -> Settled:
         """Settle loans of this life; those that are not known are over. `jitter`: retries after so many thousandths."""
+
+    async def dismiss(self, source: QueueSource, consumer: str) -> int:
+        """Bring back all that a consumer was lent, and forget the consumer; return how many references."""
 
     async def dying(self, shard: Shard, most: int) -> Sequence[Dying]:
         """The first references on the way to become dead letters: the same ones until they are buried."""

@@ -223,6 +223,11 @@ class Event(dict[str, Any]):
         return _text(self.get("id"))
 
     @property
+    def not_before(self) -> datetime | None:
+        """The instant before which queues did not lend it, where it is a dated message."""
+        return instant(self.get("not_before"))
+
+    @property
     def data(self) -> Any:  # noqa: ANN401 - any JSON value
         """The value that was said, where it is JSON."""
         return self.get("data")

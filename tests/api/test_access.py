@@ -92,6 +92,7 @@ OF_QUEUES: Final = frozenset(  # test_queues_access.py
             for what in ("bind", "unbind", "take", "settle", "rewind", "purge", "redrive")
         ),
         *("GET /v1/queues/{name}/dead", "GET /v1/queues/{name}/consumers"),
+        "DELETE /v1/queues/{name}/consumers/{consumer}",
     }
 )
 OF_EXCHANGES: Final = frozenset(  # test_exchanges.py

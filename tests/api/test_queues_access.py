@@ -30,6 +30,7 @@ OPERATIONS: Final[dict[str, tuple[str, str, dict[str, Any] | None]]] = {
     "POST /v1/queues/{name}/redrive": ("POST", "/alarms/redrive", {}),
     "GET /v1/queues/{name}/dead": ("GET", "/alarms/dead", None),
     "GET /v1/queues/{name}/consumers": ("GET", "/alarms/consumers", None),
+    "DELETE /v1/queues/{name}/consumers/{consumer}": ("DELETE", "/alarms/consumers/w1", None),
     "DELETE /v1/queues/{name}": ("DELETE", "/alarms", None),
 }
 

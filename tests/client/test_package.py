@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "client" / "homing_client"
 PATH: Final = {
     "lane": "flight",
+    "consumer": "w1",
     "client_id": "dock-1",
     "command_id": "000-01J00000000000000000000001",
     "device_id": "dock-1",
@@ -81,6 +82,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "POST /v1/queues/{name}/redrive": lambda homing: done(homing.queues.redrive, "dji"),
     "GET /v1/queues/{name}/dead": lambda homing: all_of(homing.queues.dead, "dji"),
     "GET /v1/queues/{name}/consumers": lambda homing: done(homing.queues.consumers, "dji"),
+    "DELETE /v1/queues/{name}/consumers/{consumer}": lambda homing: done(homing.queues.send_away, "dji", "w1"),
     "GET /v1/events": lambda homing: all_of(homing.events.read),
     "GET /v1/events/stream": lambda homing: all_of(homing.events.follow),
     "GET /v1/events/{database}/{shard}/{position}": lambda homing: done(homing.events.get, "events.2.17"),

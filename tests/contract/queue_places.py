@@ -74,7 +74,8 @@ class SetRedisQueues(RedisQueues):
 def with_set_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the scripts of queues ask CLOCK for the time."""
     changed = []
-    for name in ("QUEUE_FEED", "QUEUE_TAKE", "QUEUE_SETTLE", "QUEUE_SEEK", "QUEUE_DYING", "QUEUE_DECLARE"):
+    every = ("FEED", "TAKE", "SETTLE", "DISMISS", "SEEK", "DYING", "DECLARE")
+    for name in (f"QUEUE_{one}" for one in every):
         script = Script.of(
             getattr(scripts, name).text.replace("redis.call('TIME')", f"redis.call('HMGET', '{CLOCK}', 's', 'us')")
         )

@@ -20,14 +20,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from app.core.events.event import Shard
 from app.core.queues.loans import (
     HELD,
+    MOST_DATED,
     MOST_IN_GROUP,
     SUSPECTS,
+    DatedGroup,
     Dying,
     LendingRules,
     Loan,
     LoanWish,
     QueueSource,
     Reference,
+    ReferenceGroup,
     SettleHow,
     Settlement,
     grouped,
@@ -56,6 +59,8 @@ class Ledger:
 
     fed: dict[int, int] = field(default_factory=dict)
     """Position -> key, of all that was fed in this life and has not ended."""
+    dated: dict[int, int] = field(default_factory=dict)
+    """Position -> the instant before which it must not be lent."""
     lent: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Position -> number of the loan, and until when nobody else may have it."""
 
@@ -133,23 +138,41 @@ class Histories(RuleBasedStateMachine):
         keys=st.integers(1, 5),
         missed=st.sampled_from([0, 0, 3]),
         stale=st.sampled_from([False, False, False, True]),
+        ahead=st.lists(st.sampled_from([0, 2 * SECOND, 15 * SECOND]), max_size=4),
     )
-    def feed(self, count: int, keys: int, missed: int, stale: bool) -> None:  # noqa: FBT001 - hypothesis names it
+    def feed(self, count: int, keys: int, missed: int, stale: bool, ahead: list[int]) -> None:  # noqa: FBT001 - hypothesis names it
         begin = max(self.now, self.fed) + 1
-        references = [Reference(begin + at, 1 + at % keys if self.lending.ordered else 0) for at in range(count)]
-        target, expected = begin + count, self.fed - 1 if stale else self.fed
+        every = [
+            Reference(begin + at, 1 + at % keys if self.lending.ordered else 0) for at in range(count + len(ahead))
+        ]
+        references, waiting = every[:count], every[count:]
+        dated = [
+            DatedGroup(self.now + after, ReferenceGroup(0, (one,))) for after, one in zip(ahead, waiting, strict=True)
+        ]
+        target, expected = begin + len(every), self.fed - 1 if stale else self.fed
         found = self.every(
             [
-                one.place.store.feed(SOURCE, self.at, expected, target, grouped(references), MOST, missed)
+                one.place.store.feed(SOURCE, self.at, expected, target, grouped(references), MOST, missed, dated)
                 for one in self.sides
             ]
         )
         if found.fed == target:
             assert not stale
             self.fed = target
-            self.ledger.fed |= {one.position: one.key for one in references}
+            self.ledger.fed |= {one.position: one.key for one in every}
+            self.ledger.dated |= {one.position: self.now + after for after, one in zip(ahead, waiting, strict=True)}
         assert found.fed == self.fed
         assert found.size <= MOST
+        assert found.dated <= MOST_DATED
+
+    @rule(consumer=st.sampled_from("abc"))
+    def dismiss(self, consumer: str) -> None:
+        count = self.every([one.place.store.dismiss(SOURCE, consumer) for one in self.sides])
+        mine = {number for number in self.numbers if self.sides[0].loans[number].consumer == consumer}
+        back = [at for at, (number, _) in self.ledger.lent.items() if number in mine]
+        for at in back:
+            del self.ledger.lent[at]
+        assert count <= len(back)
 
     @rule(
         wishes=st.lists(
@@ -185,14 +208,20 @@ class Histories(RuleBasedStateMachine):
         assert 0 < len(loan.references) <= min(most, bound)
         for reference in loan.references:
             assert self.ledger.fed.get(reference.position) == reference.key, "lent though it was settled, or never fed"
+            assert self.ledger.dated.get(reference.position, 0) <= self.now, "lent before its instant"
             held = self.ledger.lent.get(reference.position)
             assert held is None or held[1] <= self.now, "lent to two"
             self.ledger.lent[reference.position] = loan.number, loan.until
         if self.lending.ordered:
             for reference in loan.references:
                 earlier = [
-                    at for at, key in self.ledger.fed.items() if key == reference.key and at < reference.position
+                    at
+                    for at, key in self.ledger.fed.items()
+                    if key == reference.key and at < reference.position and at not in self.ledger.dated
                 ]
+                if reference.position in self.ledger.dated:  # its place in the order is that of its instant
+                    earlier = [at for at in self.ledger.lent if self.ledger.fed.get(at) == reference.key]
+                    earlier = [at for at in earlier if self.ledger.lent[at][1] > self.now and at != reference.position]
                 assert all(self._is_gone(at) for at in earlier), "a later event of a device before an earlier one"
 
     def _is_gone(self, position: int) -> bool:

@@ -1,4 +1,4 @@
-"""Takes from queues in Redis that find nothing, of which a node with ten waiting consumers asks many."""
+"""Queues in Redis: takes that find nothing, of which a node asks many, and hints that something was appended."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
-from app.core.events.event import Shard
+from app.core.events.event import Database, Entry, Shard
+from app.core.queues.hints import QueueHint, appended_to
 from app.core.queues.loans import LendingRules, Loan, LoanWish, QueueSource, Reference, grouped
-from app.runtime.system import SystemClock
+from app.runtime.system import SystemClock, new_secret
+from app.runtime.telemetry import BurstLog
 from app.store.queues import TakeCall
+from app.store.redis.events.log import RedisEventLog
 from app.store.redis.queues import RedisQueues
 from tests.services import RedisProcess
+from tests.waiting import eventually
 
 SOURCE = QueueSource("01TAKES", Shard("events", 0))
 
@@ -42,3 +46,36 @@ async def test_a_take_that_finds_nothing_writes_nothing(queues: RedisQueues, red
             assert await take(queues, f"{number + 2}") == [None]
         after = (await redis.info("persistence"))["rdb_changes_since_last_save"]
     assert after - before < 5, "when somebody asked is noted once a second"
+
+
+async def test_whoever_appends_hints_of_the_shard_and_not_at_every_append(
+    queues: RedisQueues, redis_server: RedisProcess
+) -> None:
+    """The script says it, in the step that appends; those who miss a hint look often enough."""
+    heard: list[QueueHint] = []
+    queues.hear(heard.append)
+    await eventually(lambda: queues.hears)
+    log = RedisEventLog(
+        redis_server.url,
+        [Database("events", 4)],
+        counters=Counter(),
+        drops=BurstLog(Counter(), SystemClock()),
+        new_secret=new_secret,
+    )
+    await log.start()
+    try:
+        async with Redis.from_url(redis_server.url) as redis:
+            told = f"mqtt:shard:{{{Shard('events', 2)}}}"
+            for _ in range(3):  # as if all of these came within 10 ms
+                await log.append(Shard("events", 2), [Entry("alarm", b"1")])
+                await redis.hset(told, "told", int((await redis.time())[0] + 1) * 1_000_000)
+            await redis.hset(told, "told", 0)
+            await log.append(Shard("events", 2), [Entry("alarm", b"1")])
+        await eventually(lambda: len(heard) >= 2)
+        await queues.hint([SOURCE])
+        await eventually(lambda: heard[-1].queue_id == SOURCE.queue_id)
+    finally:
+        await log.close()
+    about_log = [one for one in heard if one.is_about_log]
+    assert about_log[:1] == [appended_to(Shard("events", 2))]
+    assert 2 <= len(about_log) <= 4

@@ -39,6 +39,9 @@ class Event(_EventModel):
     device_id: Annotated[str | None, Field(description="The device that sent the event, if known.")]
     kind: Annotated[str | None, Field(description="The profile and its name for the event: `profile:name`.")]
     id: Annotated[str | None, Field(description="The id of the message, which a repetition of it has as well.")]
+    not_before: Annotated[
+        AwareDatetime | None, Field(description="The instant before which queues do not lend it; given if it is dated.")
+    ] = None
     data: JsonValue = None
     data_base64: str | None = None
 

@@ -12,6 +12,7 @@ from app.core.access.rules import Action
 from app.core.errors import PayloadTooLargeError
 from app.core.events.event import MAX_VALUE_BYTES, Entry
 from app.core.identifiers import validate_device_id
+from app.core.queues.dated import parse_not_before
 from app.core.queues.exchanges import DeclaredExchange, validate_key
 from app.queues.exchange_publisher import KeyedMessage, MessageReceipt
 
@@ -37,9 +38,11 @@ def keyed_message(
     if len(value) > MAX_VALUE_BYTES:
         raise PayloadTooLargeError(f"{field}.data", f"has {len(value)} bytes; allowed are {MAX_VALUE_BYTES}")
     entry = Entry(exchange.topic_of(said.key), value, device, "", said.id)
-    said_besides = Entry(said.id, device.encode())
+    besides = [device] if said.not_before is None else [device, said.not_before]
+    wait = None if said.not_before is None else parse_not_before(said.not_before)
+    said_besides = Entry(said.id, "\0".join(besides).encode())
     call = call_by(asker, idempotency_key, exchange.database, [entry, said_besides])
-    return KeyedMessage(exchange, said.key, entry, call, said.mandatory)
+    return KeyedMessage(exchange, said.key, entry, call, said.mandatory, wait)
 
 
 def receipt_json(receipt: MessageReceipt) -> dict[str, Any]:

@@ -64,6 +64,13 @@ class ExchangeMessage(EventValue):
     device_id: Annotated[
         str | None, Field(description="The device that it is about: queues with `order: device` keep its order.")
     ] = None
+    not_before: Annotated[
+        str | None,
+        Field(
+            description="Queues lend the message no earlier: an instant, or a duration from now; up to 24 h ahead.",
+            examples=["10s", "2026-11-21T10:00:00Z"],
+        ),
+    ] = None
     mandatory: Annotated[
         StrictBool, Field(description="False if the message may be kept although no queue has a route for it.")
     ] = True

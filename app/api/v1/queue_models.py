@@ -246,6 +246,12 @@ class QueueConsumers(_QueueModel):
     consumers: list[QueueConsumer]
 
 
+class ReleasedEvents(_QueueModel):
+    """The number of events that a consumer was lent and had not settled."""
+
+    released: int
+
+
 def check_consumer(field: str, name: str) -> None:
     """InvalidInputError about this field, where the name of a consumer is too long."""
     if len(name.encode()) > CONSUMER_BYTES:

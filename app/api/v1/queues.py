@@ -44,6 +44,7 @@ from app.core.access.rules import Action
 from app.core.errors import InvalidInputError
 from app.core.events.instants import parse_position
 from app.core.queues.letters import read_letter
+from app.core.queues.loans import CONSUMER_BYTES
 from app.core.queues.model import NAME, DeclaredQueue, validate_queue_name
 from app.events.gate import call_budget
 from app.queues.plane import QueuePlane, needed_queues
@@ -409,6 +410,34 @@ async def read_dead_letters(
 async def list_queue_consumers(name: _Name, counter: _AtCounter) -> Reply:  # noqa: D103 - its summary says it
     stats = await counter.plane.stats(await counter.find(name, Action.CONSUME))
     return _json({"consumers": [{"consumer": one, "asked_at": instant(at)} for one, at in stats.consumers]})
+
+
+@router.delete(
+    "/{name}/consumers/{consumer:path}",
+    summary="Send a consumer away",
+    response_model=models.ReleasedEvents,
+    response_description="What the consumer was lent is lent to others at once.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MANAGES,
+)
+async def delete_queue_consumer(
+    name: _Name,
+    consumer: Annotated[
+        str,
+        Path(
+            description="The name of the consumer, with which it takes.",
+            json_schema_extra={"maxLength": CONSUMER_BYTES},
+            examples=["w1"],
+        ),
+    ],
+    counter: _AtCounter,
+) -> Reply:
+    """Its loans are over, and count as no delivery. Nothing keeps it from taking again: its rights do that."""
+    queue = await counter.find(name, Action.QUEUES)
+    check_consumer("consumer", consumer)
+    released = await counter.plane.send_away(queue, consumer)
+    counter.note(name, "send consumer away")
+    return _json({"released": released})
 
 
 def _json(content: dict[str, Any]) -> Reply:

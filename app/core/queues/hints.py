@@ -3,6 +3,9 @@
 A hint is the id of a queue, and behind it the sources of it in which something became ready, each behind a colon:
 `01J… :events.0 :events.3`. An id without sources means any of them, as 0.2.0 writes it, which takes no notice of
 sources. A hint about nothing at all, the empty text, means any queue: hints were lost.
+
+`log :events.0` is about no queue, as none has this id: something was appended to a shard, and whoever feeds queues from
+it reads it.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from app.core.events.event import Shard
 from app.core.queues.loans import QueueSource
 
 _SOURCE: Final = ":"
+_LOG: Final = "log"
 
 
 class QueueHint(NamedTuple):
@@ -22,6 +27,11 @@ class QueueHint(NamedTuple):
     queue_id: str = ""
     sources: frozenset[str] = frozenset()
 
+    @property
+    def is_about_log(self) -> bool:
+        """True if something was appended, and nothing became ready yet."""
+        return self.queue_id == _LOG
+
     def is_about(self, source: QueueSource) -> bool:
         """Return whether something may be ready in this source of the queue."""
         return not self.sources or str(source) in self.sources
@@ -29,6 +39,11 @@ class QueueHint(NamedTuple):
 
 ANY_QUEUE: Final = QueueHint()
 """Hints were lost: something may be ready anywhere."""
+
+
+def appended_to(shard: Shard) -> QueueHint:
+    """Return the hint that something was appended to a shard."""
+    return QueueHint(_LOG, frozenset({str(shard)}))
 
 
 def hints_of(sources: Iterable[QueueSource]) -> list[QueueHint]:

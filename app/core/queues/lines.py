@@ -1,15 +1,18 @@
-"""Groups that wait to be lent, one behind the other: each keeps its place while others come and go at both ends."""
+"""Groups that wait to be lent: one behind the other, or for an instant."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from app.core.queues.loans import ReferenceGroup
+from app.core.queues.loans import DatedGroup, ReferenceGroup
 
 
 class GroupLine:
-    """A deque that knows the place of each group: the first one has one, and each behind it one more."""
+    """A deque that knows the place of each group: the first one has one, and each behind it one more.
+
+    So each keeps its place while others come and go at both ends.
+    """
 
     def __init__(self) -> None:
         self._groups: deque[ReferenceGroup] = deque()
@@ -59,3 +62,34 @@ class GroupLine:
         """Let these groups wait at their places, which follow one another."""
         self._first = min(placed, default=0)
         self._groups = deque(placed[place] for place in sorted(placed))
+
+
+class LaterGroups:
+    """Groups that wait for an instant, by their numbers, with how many references they have."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, DatedGroup] = {}
+        self.count = 0
+        self.dated = 0
+        """Of these, references that were never lent: what is retried was."""
+
+    def put(self, number: int, one: DatedGroup) -> None:
+        """Let a group wait."""
+        self.groups[number] = one
+        self._count(one, 1)
+
+    def pop(self, number: int) -> ReferenceGroup:
+        """Take a group away."""
+        one = self.groups.pop(number)
+        self._count(one, -1)
+        return one.group
+
+    def clear(self) -> None:
+        """Take all away."""
+        self.groups.clear()
+        self.count = self.dated = 0
+
+    def _count(self, one: DatedGroup, sign: int) -> None:
+        self.count += sign * len(one.group.references)
+        if not one.group.deliveries:
+            self.dated += sign * len(one.group.references)

@@ -35,6 +35,8 @@ LATELY_US: Final = 10_000_000
 CONSUMER_US: Final = 60_000_000
 """Consumers are known for so long after they asked."""
 MOST_CONSUMERS: Final = 256
+MOST_DATED: Final = 1024
+"""References of one source that wait for an instant, beside those in its window."""
 MOST_DUE: Final = 32
 """Loans and later groups that one take brings back."""
 MOST_LOOKED_AT: Final = 512
@@ -66,6 +68,13 @@ class ReferenceGroup(NamedTuple):
 
     deliveries: int
     references: tuple[Reference, ...]
+
+
+class DatedGroup(NamedTuple):
+    """References that are not to be lent before an instant."""
+
+    at: Position
+    group: ReferenceGroup
 
 
 class QueueSource(NamedTuple):
@@ -151,12 +160,13 @@ class Settled:
 
 
 class Fed(NamedTuple):
-    """Up to where a source was fed, and how full its window is."""
+    """Up to where a source was fed, and how full its window is, apart from `dated` references that wait."""
 
     fed: Position
     size: int
     asked: Position
     """When somebody last took; 0: never."""
+    dated: int = 0
 
 
 class Dying(NamedTuple):
@@ -199,6 +209,8 @@ class SourceState:
     size: int = 0
     lent: int = 0
     later: int = 0
+    dated: int = 0
+    """Of these, references that were never lent, and wait for an instant."""
     held_back: int = 0
     """References that wait behind their device."""
     asked: Position = 0

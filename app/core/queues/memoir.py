@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.core.events.event import Position
-from app.core.queues.loans import Reference, ReferenceGroup
+from app.core.queues.loans import DatedGroup, Reference, ReferenceGroup
 
 
 class KeptLoan(NamedTuple):
@@ -18,13 +18,6 @@ class KeptLoan(NamedTuple):
     deadline: Position
     references: tuple[Reference, ...]
     outstanding: frozenset[int]
-
-
-class KeptGroup(NamedTuple):
-    """A group that is not to be lent before an instant."""
-
-    at: Position
-    group: ReferenceGroup
 
 
 class KeptOrder(NamedTuple):
@@ -62,5 +55,5 @@ class WindowMemoir:
     facts: WindowFacts
     ready: Mapping[int, ReferenceGroup]
     loans: Mapping[int, KeptLoan]
-    later: Mapping[int, KeptGroup]
+    later: Mapping[int, DatedGroup]
     orders: Mapping[int, KeptOrder]

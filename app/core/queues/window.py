@@ -6,25 +6,26 @@ instant of the store.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
 from app.core.events.event import Position
-from app.core.queues.lines import GroupLine
+from app.core.queues.lines import GroupLine, LaterGroups
 from app.core.queues.loans import (
     CONSUMER_US,
     HELD,
     LATELY_US,
     LONGEST_LOAN_US,
     MOST_CONSUMERS,
+    MOST_DATED,
     MOST_DUE,
     MOST_IN_GROUP,
     MOST_LOOKED_AT,
     NOTED_US,
     SUSPECTS,
+    DatedGroup,
     Fed,
     LendingRules,
     Loan,
@@ -36,7 +37,8 @@ from app.core.queues.loans import (
     Settlement,
     SourceState,
 )
-from app.core.queues.memoir import KeptGroup, KeptLoan, KeptOrder, WindowFacts, WindowMemoir
+from app.core.queues.memoir import KeptLoan, WindowFacts, WindowMemoir
+from app.core.queues.orders import DeviceOrders
 
 Bury = Callable[[int, str, str, Reference], bool]
 """Takes a reference that is to be a dead letter: deliveries, reason, consumer, reference. False: there is no room."""
@@ -51,14 +53,6 @@ class _Lent:
     outstanding: set[int]
 
 
-@dataclass(slots=True)
-class _Order:
-    """The order of one device: the event that is lent or to be lent next, and those that wait behind it."""
-
-    holder: Position
-    parked: deque[Reference] = field(default_factory=deque)
-
-
 class QueueWindow:
     """`life` is given anew whenever the window begins anew."""
 
@@ -67,11 +61,11 @@ class QueueWindow:
         self.fed = fed
         self.until = until
         self._serial = 0
-        self._size = self._lent = self._parked = 0
+        self._size = self._lent = 0
         self._ready: Final = GroupLine()
         self._loans: dict[int, _Lent] = {}
-        self._later: dict[int, tuple[Position, ReferenceGroup]] = {}
-        self._orders: dict[int, _Order] = {}
+        self._later: Final = LaterGroups()
+        self._orders: Final = DeviceOrders()
         self._consumers: dict[str, Position] = {}
         self._holder = ""
         self._held_at: Position = 0
@@ -79,30 +73,55 @@ class QueueWindow:
         self._done = self._retried = self._dead = self._expired = self._missed = self._delivered = self._again = 0
 
     def feed(
-        self, expected: Position, fed: Position, groups: Sequence[ReferenceGroup], most: int, missed: int = 0
+        self,
+        now: Position,
+        expected: Position,
+        fed: Position,
+        groups: Sequence[ReferenceGroup],
+        most: int,
+        missed: int = 0,
+        dated: Sequence[DatedGroup] = (),
     ) -> Fed:
         """Append groups behind all others if the source was fed up to what is expected, and has room for them.
 
-        `missed` events were passed over, as the log drops them.
+        `missed` events were passed over, as the log drops them. What is dated waits beside the window until it is due.
         """
-        count = sum(len(one.references) for one in groups)
-        if self.fed == expected and self._size + count <= most:
+        count, waiting = _count(groups), _count(one.group for one in dated)
+        has_room = self._size - self._later.dated + count <= most and self._later.dated + waiting <= MOST_DATED
+        if self.fed == expected and has_room:
             self.fed = fed
             self._ready.extend(groups)
-            self._size += count
+            for one in dated:
+                self._later.put(self._next_number(now), one)
+            self._size += count + waiting
             self._missed += missed
             self._expired += missed
-        return Fed(self.fed, self._size, self._asked)
+        return Fed(self.fed, self._size - self._later.dated, self._asked, self._later.dated)
 
     def seek(self, life: str, fed: Position) -> None:
         """Begin anew elsewhere: what is lent is not known any more."""
         self.life, self.fed = life, fed
-        self._size = self._lent = self._parked = 0
+        self._size = self._lent = 0
         self._ready.clear()
         self._loans.clear()
         self._later.clear()
         self._orders.clear()
         self._holder, self._held_at = "", 0
+
+    def dismiss(self, consumer: str) -> int:
+        """Bring back all that a consumer was lent, as if it had given it back, and forget it; how many references."""
+        numbers = sorted(number for number, one in self._loans.items() if one.consumer == consumer)
+        back = [self._loans.pop(number) for number in numbers]
+        groups = [
+            ReferenceGroup(one.deliveries, tuple(one.references[place] for place in sorted(one.outstanding)))
+            for one in back
+        ]
+        self._ready.extendleft(reversed(groups))
+        self._lent -= _count(groups)
+        self._consumers.pop(consumer, None)
+        if self._holder == consumer:
+            self._holder, self._held_at = "", 0
+        return _count(groups)
 
     def take(self, now: Position, rules: LendingRules, wishes: Sequence[LoanWish], bury: Bury) -> list[Loan | None]:
         """Bring back what is due, then lend: a loan for each wish, or None."""
@@ -122,7 +141,7 @@ class QueueWindow:
 
     def due(self, now: Position) -> int | None:
         """Return after how many µs the next loan runs out, or a retry comes back; None: there is neither."""
-        instants = [one.deadline for one in self._loans.values()] + [at for at, _ in self._later.values()]
+        instants = [one.deadline for one in self._loans.values()] + [one.at for one in self._later.groups.values()]
         return max(0, min(instants) - now) if instants else None
 
     def settle(
@@ -141,14 +160,14 @@ class QueueWindow:
 
     def state(self, now: Position) -> SourceState:
         """Return how it stands."""
-        later = sum(len(group.references) for _, group in self._later.values())
         return SourceState(
             fed=self.fed,
             until=self.until,
             size=self._size,
             lent=self._lent,
-            later=later,
-            held_back=self._parked,
+            later=self._later.count,
+            dated=self._later.dated,
+            held_back=self._orders.parked,
             asked=self._asked,
             done=self._done,
             retried=self._retried,
@@ -187,8 +206,8 @@ class QueueWindow:
                 number: KeptLoan(one.consumer, one.deliveries, one.deadline, one.references, frozenset(one.outstanding))
                 for number, one in self._loans.items()
             },
-            {number: KeptGroup(*one) for number, one in self._later.items()},
-            {key: KeptOrder(one.holder, tuple(one.parked)) for key, one in self._orders.items()},
+            dict(self._later.groups),
+            self._orders.kept(),
         )
 
     @classmethod
@@ -206,22 +225,21 @@ class QueueWindow:
             made._loans[number] = _Lent(
                 loan.consumer, loan.deliveries, loan.deadline, loan.references, set(loan.outstanding)
             )
-        made._later.update((number, (one.at, one.group)) for number, one in memoir.later.items())
-        made._orders.update((key, _Order(one.holder, deque(one.parked))) for key, one in memoir.orders.items())
+        for number, group in memoir.later.items():
+            made._later.put(number, group)
+        made._orders.restore(memoir.orders)
         made._lent = sum(len(one.outstanding) for one in memoir.loans.values())
-        made._parked = sum(len(one.parked) for one in memoir.orders.values())
-        waiting = (*memoir.ready.values(), *(one.group for one in memoir.later.values()))
-        made._size = made._lent + made._parked + sum(len(one.references) for one in waiting)
+        made._size = made._lent + made._orders.parked + made._later.count + _count(memoir.ready.values())
         return made
 
     def _return_due(self, now: Position, rules: LendingRules, bury: Bury) -> None:
         due = [(one.deadline, f"l{number}", number) for number, one in self._loans.items() if one.deadline <= now]
-        due += [(at, f"r{number}", number) for number, (at, _) in self._later.items() if at <= now]
+        due += [(one.at, f"r{number}", number) for number, one in self._later.groups.items() if one.at <= now]
         front: list[ReferenceGroup] = []
         freed: list[Reference] = []
         for _, name, number in sorted(due)[:MOST_DUE]:
             if name.startswith("r"):
-                front.append(self._later.pop(number)[1])
+                front.append(self._later.pop(number))
                 continue
             lent = self._loans.pop(number)
             self._lent -= len(lent.outstanding)
@@ -254,9 +272,9 @@ class QueueWindow:
         return True
 
     def _lend(self, now: Position, rules: LendingRules, wish: LoanWish, looked: int) -> tuple[Loan | None, int]:
-        later = sum(len(group.references) for _, group in self._later.values())
         lately = sum(at > now - LATELY_US for at in self._consumers.values())
-        share = ceil((self._size - self._lent - later - self._parked) / max(1, lately))
+        waits = self._later.count + self._orders.parked
+        share = ceil((self._size - self._lent - waits) / max(1, lately))
         cap = limit = min(wish.most, MOST_IN_GROUP, share)
         lent: list[Reference] = []
         freed: list[Reference] = []
@@ -276,7 +294,7 @@ class QueueWindow:
                 if rules.ttl and reference.position <= now - rules.ttl:
                     self._expired += 1
                     self._leave(reference, freed)
-                elif not rules.ordered or self._is_next(reference):
+                elif not rules.ordered or self._orders.is_next(reference):
                     lent.append(reference)
             if at < len(group.references):
                 self._ready.appendleft(ReferenceGroup(deliveries, group.references[at:]))
@@ -290,18 +308,6 @@ class QueueWindow:
         self._delivered += len(lent)
         self._again += len(lent) if deliveries else 0
         return Loan(self.life, number, wish.consumer, deliveries, now + rules.loan, tuple(lent)), looked
-
-    def _is_next(self, reference: Reference) -> bool:
-        """True if it is the first of its device; else it is parked."""
-        order = self._orders.get(reference.key)
-        if order is None:
-            self._orders[reference.key] = _Order(reference.position)
-            return True
-        if order.holder == reference.position:
-            return True
-        order.parked.append(reference)
-        self._parked += 1
-        return False
 
     def _settle_one(
         self,
@@ -339,8 +345,8 @@ class QueueWindow:
             after = one.amount
             if after < 0:
                 after = rules.retry[min(lent.deliveries, len(rules.retry) - 1)] * jitter // 1000
-            number = self._next_number(now)
-            self._later[number] = (now + after, ReferenceGroup(min(lent.deliveries + 1, 255), tuple(back)))
+            group = ReferenceGroup(min(lent.deliveries + 1, 255), tuple(back))
+            self._later.put(self._next_number(now), DatedGroup(now + after, group))
             self._retried += len(back)
         return len(indexes)
 
@@ -373,17 +379,14 @@ class QueueWindow:
     def _leave(self, reference: Reference, freed: list[Reference]) -> None:
         """It is in the window no more; what waited behind it is free."""
         self._size -= 1
-        order = self._orders.get(reference.key)
-        if order is None or order.holder != reference.position:
-            return
-        if not order.parked:
-            del self._orders[reference.key]
-            return
-        following = order.parked.popleft()
-        self._parked -= 1
-        order.holder = following.position
-        freed.append(following)
+        following = self._orders.leave(reference)
+        if following is not None:
+            freed.append(following)
 
     def _next_number(self, now: Position) -> int:
         self._serial = max(self._serial + 1, now)
         return self._serial
+
+
+def _count(groups: Iterable[ReferenceGroup]) -> int:
+    return sum(len(one.references) for one in groups)

@@ -12,6 +12,7 @@ from app.core.queues.hints import QueueHint, hints_of
 from app.core.queues.loans import (
     HELD,
     MOST_DYING,
+    DatedGroup,
     Dying,
     Fed,
     LendingRules,
@@ -87,12 +88,13 @@ class MemoryQueues:
         groups: Sequence[ReferenceGroup],
         most: int,
         missed: int = 0,
+        dated: Sequence[DatedGroup] = (),
     ) -> Fed:
         window = self.windows.get(source)
         if window is None:
             window = self.windows[source] = QueueWindow(self._new_life(), start)
         self._changed(source)
-        return window.feed(expected, fed, groups, most, missed)
+        return window.feed(self._now(), expected, fed, groups, most, missed, dated)
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         window = self.windows.get(source)
@@ -114,6 +116,13 @@ class MemoryQueues:
         window = self.windows.get(source) or QueueWindow("", 0)
         self._changed(source)
         return window.settle(self._now(), life, rules, said, jitter, self._bury(source))
+
+    async def dismiss(self, source: QueueSource, consumer: str) -> int:
+        window = self.windows.get(source)
+        if window is None:
+            return 0
+        self._changed(source)
+        return window.dismiss(consumer)
 
     async def dying(self, shard: Shard, most: int) -> Sequence[Dying]:
         cemetery = self.cemeteries[shard]

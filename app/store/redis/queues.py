@@ -17,6 +17,7 @@ from app.core.queues.hints import QueueHint, hint_text, hints_of, read_hints
 from app.core.queues.loans import (
     CONSUMER_US,
     HELD,
+    DatedGroup,
     Dying,
     Fed,
     LendingRules,
@@ -39,6 +40,7 @@ from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
 from app.store.redis.driver.scripts import (
     QUEUE_DECLARE,
+    QUEUE_DISMISS,
     QUEUE_DYING,
     QUEUE_FEED,
     QUEUE_SCRIPTS,
@@ -49,7 +51,21 @@ from app.store.redis.driver.scripts import (
 from app.store.redis.events.calls import EventCalls
 
 _STATE: Final = (
-    *("fed", "until", "size", "lent", "later", "parked", "asked", "done", "retried", "dead", "expired", "missed"),
+    *(
+        "fed",
+        "until",
+        "size",
+        "lent",
+        "later",
+        "dated",
+        "parked",
+        "asked",
+        "done",
+        "retried",
+        "dead",
+        "expired",
+        "missed",
+    ),
     *("delivered", "again", "first"),
 )
 
@@ -113,11 +129,14 @@ class RedisQueues:
         groups: Sequence[ReferenceGroup],
         most: int,
         missed: int = 0,
+        dated: Sequence[DatedGroup] = (),
     ) -> Fed:
-        arguments: list[Argument] = [expected, fed, start, self._new_life(), most, missed]
-        arguments += [bytes((one.deliveries,)) + pack_references(one.references) for one in groups]
-        found, size, asked = await self._calls.run(QUEUE_FEED, keys.window(source)[:2], arguments)
-        return Fed(int(found), int(size), int(asked))
+        arguments: list[Argument] = [expected, fed, start, self._new_life(), most, missed, len(groups)]
+        arguments += map(_packed, groups)
+        for one in dated:
+            arguments += (one.at, _packed(one.group))
+        found, size, asked, waits = await self._calls.run(QUEUE_FEED, keys.window(source)[:5], arguments)
+        return Fed(int(found), int(size), int(asked), int(waits))
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         arguments: list[Argument] = [
@@ -144,6 +163,9 @@ class RedisQueues:
             arguments += (one.number, one.how.value, bytes(one.indexes), one.amount, one.reason)
         count, *over = await self._calls.run(QUEUE_SETTLE, self._keys(source), arguments)
         return Settled(count, tuple((int(number), index) for number, index in zip(over[::2], over[1::2], strict=True)))
+
+    async def dismiss(self, source: QueueSource, consumer: str) -> int:
+        return int(await self._calls.run(QUEUE_DISMISS, self._keys(source), [consumer]))
 
     async def dying(self, shard: Shard, most: int) -> Sequence[Dying]:
         found = await self._calls.run(QUEUE_DYING, keys.dying(shard), [most, ""])
@@ -232,6 +254,10 @@ def _flag(*, on: bool) -> str:
     return "1" if on else ""
 
 
+def _packed(group: ReferenceGroup) -> bytes:
+    return bytes((group.deliveries,)) + pack_references(group.references)
+
+
 def _dead(source: QueueSource) -> str:
     return "d" if source.dead else ""
 
@@ -248,7 +274,7 @@ def _loan(life: str, consumer: str, found: Any) -> Loan | None:  # noqa: ANN401 
 def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Sequence[bytes]) -> SourceState | None:
     if fields[0] is None:
         return None
-    fed, until, size, lent, later, parked, asked, done, retried, dead, expired, missed, delivered, again = (
+    fed, until, size, lent, later, waits, parked, asked, done, retried, dead, expired, missed, delivered, again = (
         int(one or 0) for one in fields[:-1]
     )
     return SourceState(
@@ -257,6 +283,7 @@ def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Seque
         size=size,
         lent=lent,
         later=later,
+        dated=min(later, waits),
         held_back=parked,
         asked=asked,
         done=done,

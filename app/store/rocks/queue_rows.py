@@ -24,8 +24,16 @@ from typing import Any, Final
 
 from app.core.errors import DamagedEventsError
 from app.core.events.event import Shard
-from app.core.queues.loans import Dying, QueueSource, Reference, ReferenceGroup, pack_references, unpack_references
-from app.core.queues.memoir import KeptGroup, KeptLoan, KeptOrder, WindowFacts, WindowMemoir
+from app.core.queues.loans import (
+    DatedGroup,
+    Dying,
+    QueueSource,
+    Reference,
+    ReferenceGroup,
+    pack_references,
+    unpack_references,
+)
+from app.core.queues.memoir import KeptLoan, KeptOrder, WindowFacts, WindowMemoir
 from app.store.memory.queues import Cemetery
 
 VERSION_KEY: Final = b"v"
@@ -123,11 +131,11 @@ def _part(source: QueueSource, kind: str, number: int | None = None) -> bytes:
     return name if number is None else name + _PLACE.pack(number)
 
 
-def _written(value: ReferenceGroup | KeptLoan | KeptGroup | KeptOrder) -> bytes:
+def _written(value: ReferenceGroup | KeptLoan | DatedGroup | KeptOrder) -> bytes:
     match value:
         case ReferenceGroup():
             return b"%c%s" % (value.deliveries, pack_references(value.references))
-        case KeptGroup():
+        case DatedGroup():
             return _INSTANT.pack(value.at) + _written(value.group)
         case KeptOrder():
             return _INSTANT.pack(value.holder) + pack_references(value.parked)
@@ -146,7 +154,7 @@ def _memoir(source: QueueSource, parts: Mapping[str, Mapping[int, bytes]]) -> Wi
             {place: _group(row) for place, row in parts["r"].items()},
             {number: _loan(row) for number, row in parts["l"].items()},
             {
-                number: KeptGroup(_INSTANT.unpack_from(row)[0], _group(row[_INSTANT.size :]))
+                number: DatedGroup(_INSTANT.unpack_from(row)[0], _group(row[_INSTANT.size :]))
                 for number, row in parts["t"].items()
             },
             {

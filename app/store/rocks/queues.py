@@ -19,6 +19,7 @@ from app.core.events.event import Position, Shard
 from app.core.queues.hints import QueueHint, hints_of
 from app.core.queues.loans import (
     CONSUMER_US,
+    DatedGroup,
     Dying,
     Fed,
     LendingRules,
@@ -102,8 +103,9 @@ class RocksQueues:
         groups: Sequence[ReferenceGroup],
         most: int,
         missed: int = 0,
+        dated: Sequence[DatedGroup] = (),
     ) -> Fed:
-        return await self._step(lambda memory: memory.feed(source, start, expected, fed, groups, most, missed))
+        return await self._step(lambda memory: memory.feed(source, start, expected, fed, groups, most, missed, dated))
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         return await self._step(lambda memory: memory.take(source, rules, wishes, call))
@@ -112,6 +114,9 @@ class RocksQueues:
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int
     ) -> Settled:
         return await self._step(lambda memory: memory.settle(source, rules, life, said, jitter))
+
+    async def dismiss(self, source: QueueSource, consumer: str) -> int:
+        return await self._step(lambda memory: memory.dismiss(source, consumer))
 
     async def dying(self, shard: Shard, most: int) -> Sequence[Dying]:
         return await self._step(lambda memory: memory.dying(shard, most))

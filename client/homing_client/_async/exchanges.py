@@ -43,15 +43,24 @@ class AsyncExchanges:
         *,
         message_id: str | None = None,
         device_id: str | None = None,
+        not_before: str | None = None,
         even_unrouted: bool = False,
         idempotency_key: str | None = None,
     ) -> JsonObject:
         """Publish a message with a key. Returns its position, and the queues that get it.
 
+        Queues lend it no earlier than `not_before`: an instant, or so long from now, such as 10s.
+
         Where no queue has a route for the key it raises InvalidInputError, unless it is kept `even_unrouted`. With an
         `idempotency_key` the call is repeated where its answer is lost, and the message is in the log once.
         """
-        body = given(key=key, id=message_id, device_id=device_id, mandatory=False if even_unrouted else None)
+        body = given(
+            key=key,
+            id=message_id,
+            device_id=device_id,
+            not_before=not_before,
+            mandatory=False if even_unrouted else None,
+        )
         asked = Request(
             "POST",
             _ONE + "/messages",

@@ -115,6 +115,7 @@ class AsyncMessagePublisher:
         *,
         message_id: str | None = None,
         device_id: str | None = None,
+        not_before: str | None = None,
         even_unrouted: bool = False,
         idempotency_key: str | None = None,
     ) -> AsyncSentMessage:
@@ -128,6 +129,7 @@ class AsyncMessagePublisher:
             key=key,
             id=message_id,
             device_id=device_id,
+            not_before=not_before,
             mandatory=False if even_unrouted else None,
             idempotency_key=idempotency_key,
         )
@@ -142,6 +144,7 @@ class AsyncMessagePublisher:
                 "data": data,
                 "message_id": message_id,
                 "device_id": device_id,
+                "not_before": not_before,
                 "even_unrouted": even_unrouted,
                 "idempotency_key": idempotency_key,
             }

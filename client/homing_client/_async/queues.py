@@ -200,6 +200,11 @@ class AsyncQueues:
         asked = Request("GET", _ONE + "/consumers", path={"name": queue})
         return listed(await self._session.exchange(asked), "consumers")
 
+    async def send_away(self, queue: str, consumer: str) -> JsonObject:
+        """Give what a consumer was lent to others at once. Returns how many events were `released`."""
+        path = {"name": queue, "consumer": consumer}
+        return body_of(await self._session.exchange(Request("DELETE", _ONE + "/consumers/{consumer}", path=path)))
+
     async def _reroute(
         self, queue: str, what: str, routes: Sequence[Mapping[str, Any]], if_match: str | None
     ) -> Tagged:

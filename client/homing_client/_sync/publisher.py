@@ -116,6 +116,7 @@ class MessagePublisher:
         *,
         message_id: str | None = None,
         device_id: str | None = None,
+        not_before: str | None = None,
         even_unrouted: bool = False,
         idempotency_key: str | None = None,
     ) -> SentMessage:
@@ -129,6 +130,7 @@ class MessagePublisher:
             key=key,
             id=message_id,
             device_id=device_id,
+            not_before=not_before,
             mandatory=False if even_unrouted else None,
             idempotency_key=idempotency_key,
         )
@@ -143,6 +145,7 @@ class MessagePublisher:
                 "data": data,
                 "message_id": message_id,
                 "device_id": device_id,
+                "not_before": not_before,
                 "even_unrouted": even_unrouted,
                 "idempotency_key": idempotency_key,
             }

@@ -197,6 +197,11 @@ class Queues:
         asked = Request("GET", _ONE + "/consumers", path={"name": queue})
         return listed(self._session.exchange(asked), "consumers")
 
+    def send_away(self, queue: str, consumer: str) -> JsonObject:
+        """Give what a consumer was lent to others at once. Returns how many events were `released`."""
+        path = {"name": queue, "consumer": consumer}
+        return body_of(self._session.exchange(Request("DELETE", _ONE + "/consumers/{consumer}", path=path)))
+
     def _reroute(self, queue: str, what: str, routes: Sequence[Mapping[str, Any]], if_match: str | None) -> Tagged:
         body = {"routes": [dict(one) for one in routes]}
         asked = changed("POST", _ONE + f"/{what}", {"name": queue}, body, if_match)

@@ -9,15 +9,21 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from app.core.events.event import BEGINNING, Entry, Position, Shard
+import pytest
+
+from app.core.events.event import BEGINNING, Entry, Event, Position, Shard
 from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Reading, Slice
-from app.core.queues.loans import HELD, Fed, QueueSource, ReferenceGroup, SettleHow, Settlement
+from app.core.queues.dated import dated
+from app.core.queues.hints import QueueHint
+from app.core.queues.loans import HELD, DatedGroup, Fed, QueueSource, ReferenceGroup, SettleHow, Settlement
 from app.core.queues.model import TopicRoute
+from app.core.queues.portion import portion_of
+from app.queues import feeder
 from app.queues.sources import QueueSources
 from app.store.memory.events import MemoryEventLog
 from app.store.memory.queues import MemoryQueues
-from tests.unit.queues.stage import QueueStage
+from tests.unit.queues.stage import SHARD, QueueStage
 from tests.waiting import eventually
 
 SHARDS: Final = 4
@@ -27,6 +33,14 @@ class ReadLog(MemoryEventLog):
     """Notes which shards are read."""
 
     reads: list[Shard]
+    silent = False
+    """Nobody is told that something came."""
+
+    async def wait(self, database: str, after: Sequence[Position]) -> Sequence[Position]:
+        found = await super().wait(database, after)
+        if self.silent:
+            await asyncio.Event().wait()
+        return found
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         self.reads.append(shard)
@@ -47,9 +61,10 @@ class FedQueues(MemoryQueues):
         groups: Sequence[ReferenceGroup],
         most: int,
         missed: int = 0,
+        dated: Sequence[DatedGroup] = (),
     ) -> Fed:
         self.feeds.append(source)
-        return await super().feed(source, start, expected, fed, groups, most, missed)
+        return await super().feed(source, start, expected, fed, groups, most, missed, dated)
 
 
 class WideStage(QueueStage):
@@ -66,6 +81,9 @@ class WideStage(QueueStage):
         self.store = self.fed
         self.sources = QueueSources(self.plan, lambda _: "")
         self.feeder = self.new_feeder()
+
+    async def say_in(self, shard: int) -> None:
+        await self.log.append(Shard("events", shard), [Entry("alarm", b"1")])
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
@@ -90,6 +108,26 @@ async def test_only_the_shard_in_which_something_came_is_read() -> None:
         await eventually(lambda: bool(stage.fed.feeds))
         assert stage.fed.feeds == [QueueSource(stage.queue.id, Shard("events", 2))]
         assert set(stage.watched.reads) == {Shard("events", 2)}
+
+
+async def test_a_shard_of_which_somebody_says_that_something_came_is_read_at_once() -> None:
+    """A log that many share is looked at so often and no oftener; here nobody ever looks."""
+    stage = WideStage()
+    async with stage.at_rest():
+        stage.watched.silent = True
+        await stage.say_in(2)
+        stage.feeder.appended({"events.3", "other.2"})
+        stage.feeder.appended({"events.2"})
+        await eventually(lambda: bool(stage.fed.feeds))
+        assert stage.fed.feeds == [QueueSource(stage.queue.id, Shard("events", 2))]
+
+
+async def test_a_hint_about_the_log_wakes_nobody_who_feeds_for_no_queue() -> None:
+    stage = QueueStage()
+    stage.queues.clear()
+    await stage.feeder.round()
+    stage.feeder.appended({str(SHARD)})
+    assert not stage.feeder._kicked.is_set()
 
 
 async def test_of_many_queues_those_are_touched_that_get_something() -> None:
@@ -250,3 +288,93 @@ async def test_what_left_the_log_while_it_was_lent_can_be_settled_and_is_not_len
     assert state is not None
     assert (state.size, state.done, state.expired) == (0, 1, 1)
     assert first.token.number == second.token.number
+
+
+async def test_what_is_dated_is_fed_with_its_instant_and_told_to_those_who_wait() -> None:
+    stage = QueueStage()
+    now, told = await stage.store.now(), list[QueueHint]()
+    stage.store.hear(told.append)
+    ahead = dated(Entry("$exchange/-/ops/a", b"1"), now + 10_000_000)
+    past = dated(Entry("$exchange/-/ops/a", b"2"), now - 1)
+    forged = Entry("alarm", b"3", kind=ahead.kind)  # a device says so: it is no message of an exchange
+    stage.change(routes=(*stage.queue.options.routes, TopicRoute("events", "$exchange/#")))
+    await stage.log.append(SHARD, [ahead])
+    await stage.feeder.round()
+    assert told, "they learn when it is due"
+    await stage.log.append(SHARD, [past, forged])
+    await stage.feeder.round()
+    state = await stage.state()
+    assert state is not None
+    assert (state.size, state.dated) == (3, 1)
+    loan = await stage.take()
+    assert loan is not None
+    assert len(loan.references) == 2
+    stage.clock.advance(10)
+    assert await stage.take() is not None
+
+
+async def test_a_queue_full_of_what_is_dated_waits_and_is_not_looked_at_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feeder, "MOST_DATED", 3)
+    stage = QueueStage()
+    stage.change(routes=(TopicRoute("events", "$exchange/#"),))
+    later = await stage.store.now() + 10_000_000
+    for number in range(5):
+        await stage.log.append(SHARD, [dated(Entry("$exchange/-/ops/a", b"%d" % number), later)])
+    for _ in range(3):
+        await stage.feeder.round()
+    (progress,) = stage.feeder._feeds[SHARD].full.values()
+    assert (progress.dated, progress.is_left) == (3, True)
+    stage.clock.advance(11)
+    taken = await stage.take()
+    assert taken is not None
+    assert len(taken.references) == 3
+    stage.feeder.kick(stage.queue.id)
+    await stage.feeder.round()
+    await stage.feeder.round()
+    assert await stage.size() == 5
+
+
+def test_a_portion_ends_with_what_has_no_room() -> None:
+    def event(position: int, at: int = 0) -> Event:
+        entry = Entry("$exchange/-/ops/a", b"")
+        return Event(position, 0, dated(entry, at) if at else entry)
+
+    events = [event(1), event(2, 50), event(3), event(4, 50), event(5)]
+    whole = portion_of(events, 10, 9, 9, ordered=False)
+    assert (whole.count, whole.last, whole.complete) == (5, 5, True)
+    assert [(one.at, one.group.references[0].position) for one in whole.dated] == [(50, 2), (50, 4)]
+    for most, most_dated, last in ((0, 9, 0), (1, 9, 2), (9, 0, 1), (9, 1, 3), (2, 9, 4)):
+        part = portion_of(events, 10, most, most_dated, ordered=False)
+        assert (part.last, part.complete) == (last, False)
+    assert not portion_of(events, 50, 9, 9, ordered=False).dated
+
+
+async def test_a_redriven_letter_that_left_the_log_is_missed_and_holds_nothing_up() -> None:
+    stage = QueueStage(max_deliveries=1, retry=(timedelta(),))
+    await stage.write()
+    book = stage.new_book()
+    await book.refresh()
+    await stage.say(2)
+    await stage.feeder.round()
+    loan = await stage.take()
+    assert loan is not None
+    dead = [Settlement(loan.number, SettleHow.DEAD)]
+    await stage.store.settle(stage.source, stage.queue.options.rules, loan.life, dead, 1000)
+    await stage.new_burials(book).bury(SHARD)
+    assert len(await stage.letters()) == 2
+    source = stage.sources.dead(stage.queue)
+    await stage.store.redrive(source, await stage.store.now() + 1)
+    await stage.log.rotate("events", 1)
+    await stage.log.drop("events", 1)
+    stage.feeder.changed()
+    while await stage.feeder.round():
+        pass
+    assert await stage.new_taker().take(stage.queue, 10, "w1", 0, 1000) == []
+    (state,) = await stage.store.states([source])
+    assert state is not None
+    assert state.size == 0
+    await stage.say()
+    await stage.feeder.round()
+    assert len(await stage.new_taker().take(stage.queue, 10, "w1", 0, 1000)) == 1

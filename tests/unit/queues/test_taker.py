@@ -62,6 +62,18 @@ class TakerStage(QueueStage):
             await asyncio.gather(taking, return_exceptions=True)
             await self.taker.close()
 
+    @asynccontextmanager
+    async def again(self) -> AsyncIterator[asyncio.Task[list[QueueMessage]]]:
+        """The same consumer once more, where nothing is known to be there."""
+        self.taker.wake(QueueHint(self.queue.id, frozenset({str(self.source)})))
+        taking = asyncio.create_task(self.taker.take(self.queue, 10, "w1", 600, 1_000_000))
+        try:
+            yield taking
+        finally:
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+            await self.taker.close()
+
 
 @pytest.fixture
 def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +104,44 @@ async def test_a_hint_that_names_no_source_is_about_all_of_them(hint: QueueHint)
 
 
 @pytest.mark.usefixtures("no_looks")
+async def test_whoever_comes_again_asks_no_source_that_is_known_to_be_dry(no_looks: None) -> None:
+    """A channel takes again and again: what the look before has learned is not forgotten between."""
+    stage = TakerStage()
+    async with stage.waiting() as taking:
+        await stage.say()
+        await stage.feeder.round()
+        assert len(await taking) == 1
+    stage.watched.asked.clear()
+    async with stage.again() as taking:
+        await eventually(lambda: bool(stage.watched.asked))
+        await stage.say()
+        await stage.feeder.round()
+        assert len(await taking) == 1
+    assert set(stage.watched.asked) == {stage.source}
+
+
+async def test_who_does_not_wait_is_told_what_the_store_says(no_looks: None) -> None:
+    stage = TakerStage()
+    async with stage.waiting():
+        await stage.store.feed(stage.source, 0, 0, 1, grouped([Reference(1)]), 10)  # and no hint of it arrives
+    await stage.say()
+    taken = await stage.taker.take(stage.queue, 10, "w1", 0, 1000)
+    assert stage.watched.asked[-2:] != [stage.source] * 2
+    assert stage.source in stage.watched.asked[-2:]
+    assert taken == [], "the event of this reference is not there"
+    await stage.taker.close()
+
+
+async def test_the_desk_of_a_queue_that_was_deleted_is_cleared(no_looks: None) -> None:
+    stage = TakerStage()
+    await stage.taker.take(stage.queue, 1, "w1", 0, 1000)
+    stage.taker.wake(ANY_QUEUE)
+    await eventually(lambda: not any(one.busy for one in stage.taker._desks.values()))
+    stage.taker._by_id = lambda _: None
+    stage.taker.wake(ANY_QUEUE)
+    assert not stage.taker._desks
+
+
 async def test_a_hint_that_comes_while_its_source_is_asked_is_not_lost() -> None:
     stage = TakerStage()
     async with stage.waiting() as taking:

@@ -54,7 +54,7 @@ APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVEN
 QUEUE_FEED, QUEUE_SEEK, QUEUE_DYING, QUEUE_DECLARE = _OF_QUEUES = tuple(
     Script.of(_read(f"queues/{name}")) for name in ("feed", "seek", "dying", "declare")
 )
-QUEUE_TAKE, QUEUE_SETTLE = _OF_WINDOWS = tuple(
-    Script.of(_read("queues/common") + _read(f"queues/{name}")) for name in ("take", "settle")
+QUEUE_TAKE, QUEUE_SETTLE, QUEUE_DISMISS = _OF_WINDOWS = tuple(
+    Script.of(_read("queues/common") + _read(f"queues/{name}")) for name in ("take", "settle", "dismiss")
 )
 QUEUE_SCRIPTS = _OF_QUEUES + _OF_WINDOWS

@@ -31,6 +31,7 @@ from app.core.events.record import pack_entry, unpack_entry
 from app.core.events.structures import Structures
 from app.core.events.transaction import Transaction
 from app.core.events.values import Bound, no_room
+from app.core.queues.hints import appended_to, hint_text
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.core.topics import matches
 from app.runtime.telemetry import BurstLog, Fill
@@ -227,6 +228,7 @@ class RedisEventLog:
             MOST_WRITERS,
             len(conditions),
             database.tenants.count(),
+            hint_text([appended_to(shard)]),
         ]
         for condition in conditions:
             arguments += (condition.topic, "" if condition.position is None else condition.position)

@@ -4,14 +4,16 @@
 -- ARGV: slab prefix, epoch or '', number of entries, bytes as quotas count them, '1' when these bound it, the block, its
 --   marks, how many topics may have a last value, how many bytes these may take, '1' when all of these must get theirs, the writer
 --   or '', the number of his batch, or for how many milliseconds a call without writer is known, how many writers are remembered, number of conditions, among how many tenants the room
---   for last values is divided or 0, then for each condition a topic and a position or '', then for each last value that
+--   for last values is divided or 0, a hint for those who feed queues, then for each condition a topic and a position or '', then for each last value that
 --   changes its topic, its place in the block from 0, its record or '' to delete it, and its tenant or ''.
 -- Reply: {'ok', position of the last one, then a name and a number for each bound that left no room for last values},
 --   {'fenced', epoch}, {'over'} where quotas leave no room, {'changed', topic, expected, found or ''} or {'full', topic
 --   that cannot have a last value, bound}.
 -- Writes: all of its keys, and the slab of the current generation. `mqtt:shard:{t}` has head, generation, epoch, and
 --   held: the bytes of last values with their topics; taken: all bytes that it ever took, and most: how many these may
---   become, as a keeper says; `mqtt:cuts:{t}` for each generation "first last count size".
+--   become, as a keeper says; told: when the last hint was given; `mqtt:cuts:{t}` for each generation "first last count size".
+
+local HINT = 10000  -- µs: hints of a shard come no closer, as those who miss one look each 20 ms
 
 local function text(number)
   return string.format('%.0f', number)
@@ -29,12 +31,12 @@ else
   end
 end
 
-local known = redis.call('HMGET', KEYS[1], 'head', 'generation', 'epoch', 'held', 'taken', 'most')
+local known = redis.call('HMGET', KEYS[1], 'head', 'generation', 'epoch', 'held', 'taken', 'most', 'told')
 local head, generation, epoch = tonumber(known[1]) or 0, known[2] or '1', tonumber(known[3]) or 0
 if ARGV[2] ~= '' and tonumber(ARGV[2]) < epoch then return {'fenced', text(epoch)} end
 
 local count, size, conditions = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[14])
-local tenants, at = tonumber(ARGV[15]), 16
+local tenants, at = tonumber(ARGV[15]), 17
 local before, most = tonumber(known[5]) or 0, tonumber(known[6])
 if most and ARGV[5] == '1' and before >= most then return {'over'} end
 for _ = 1, conditions do
@@ -147,7 +149,8 @@ if ARGV[10] == '1' then
 end
 
 local time = redis.call('TIME')
-local first = math.max(head + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]))
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local first = math.max(head + 1, now)
 local last = first + count - 1
 redis.call('XADD', ARGV[1] .. generation, text(last) .. '-0', 'b', ARGV[6], 'h', ARGV[7])
 local bounds = {}
@@ -197,6 +200,10 @@ if writer == '' then
 else
   redis.call('HSET', KEYS[5], writer, ARGV[12] .. ' ' .. text(last))
   if not taken then forget_writers() end
+end
+if math.abs(now - (tonumber(known[7]) or 0)) >= HINT then
+  redis.call('HSET', KEYS[1], 'told', text(now))
+  redis.pcall('PUBLISH', 'mqtt:queue-hints', ARGV[16])  -- who may not do so has no queues
 end
 local reply = {'ok', text(last)}
 for bound, count in pairs(bounds) do

@@ -10,7 +10,7 @@
 local GROUP, REFERENCE = 128, 12          -- as in app/core/queues/loans.py
 local LATELY, KNOWN, NOTED, CONSUMERS = 1e7, 6e7, 1e6, 256
 local DUE, LOOKED, SUSPECTS, DYING, LONGEST = 32, 512, 8, 10000, 4.32e10
-local FIELDS = {'life', 'fed', 'serial', 'size', 'lent', 'later', 'parked', 'done', 'retried', 'dead', 'expired', 'missed',
+local FIELDS = {'life', 'fed', 'serial', 'size', 'lent', 'later', 'dated', 'parked', 'done', 'retried', 'dead', 'expired', 'missed',
   'delivered', 'again', 'asked', 'holder', 'held_at', 'first', 'last'}
 
 local function text(number)
@@ -29,6 +29,8 @@ for place, value in ipairs(redis.call('HMGET', KEYS[1], unpack(FIELDS))) do
   end
   window[name], found[name] = value, value
 end
+
+window.dated = math.min(window.dated, window.later)  -- 0.2.0 brings them back, and does not count them
 
 -- Key -> position that holds it and the positions that wait, '' for none: read for many references at once, and written
 -- when the script ends.

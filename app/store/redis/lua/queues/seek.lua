@@ -7,7 +7,7 @@
 
 if ARGV[2] ~= '' then
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
-  redis.call('HDEL', KEYS[1], 'size', 'lent', 'later', 'parked', 'holder', 'held_at', 'first', 'last')
+  redis.call('HDEL', KEYS[1], 'size', 'lent', 'later', 'dated', 'parked', 'holder', 'held_at', 'first', 'last')
   redis.call('HSET', KEYS[1], 'life', ARGV[1], 'fed', ARGV[2])
 elseif redis.call('HSET', KEYS[1], 'until', ARGV[3]) and not redis.call('HGET', KEYS[1], 'fed') then
   redis.call('HSET', KEYS[1], 'fed', '0', 'life', ARGV[1])

@@ -26,6 +26,7 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(now), 'L
     if group then
       redis.call('HDEL', KEYS[5], name)
       window.later = window.later - (#group - 1) / REFERENCE
+      if string.byte(group) == 0 then window.dated = window.dated - (#group - 1) / REFERENCE end
       front[#front + 1] = group
     end
   else
