@@ -31,6 +31,9 @@ class ClusterDirectory(Protocol):
     async def all_know(self, feature: str) -> bool:
         """Return whether all live nodes, those that drain too, know a feature that came with a later version."""
 
+    async def knowing(self, feature: str) -> Sequence[str]:
+        """The ids of the live nodes that know such a feature, apart from those that drain."""
+
     @property
     def leased(self) -> frozenset[str] | None:
         """The ids of all live nodes, those that drain too, when `nodes` was called last; None before that."""

@@ -67,6 +67,9 @@ class LocalCluster:
     async def all_know(self, feature: str) -> bool:
         return True
 
+    async def knowing(self, feature: str) -> Sequence[str]:
+        return [one.node_id for one in await self.nodes()]
+
     async def orphans(self) -> Sequence[NodeInfo]:
         return ()
 

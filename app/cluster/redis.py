@@ -28,7 +28,7 @@ from app.store.redis.driver.plain import FewCalls, few_calls
 
 _LISTED: Final = "!"
 """The member of the list of nodes that says that the list has not been lost; no node id begins so."""
-FEATURES: Final = "held approvals verified"
+FEATURES: Final = "held approvals verified queues"
 """The features that nodes of this version know and those before it do not, with a blank between."""
 CLAIMED: Final = "!"
 """In front of an incarnation whose session is being adopted."""
@@ -200,8 +200,16 @@ class RedisCluster:
 
     async def all_know(self, feature: str) -> bool:
         await self.nodes()
-        replies = await self._redis.call_many([("GET", keys.knows(one)) for one in sorted(self._leased or ())])
-        return all(one is not None and feature in _text(one).split() for one in replies)
+        leased = sorted(self._leased or ())
+        return await self._knowing(feature, leased) == leased
+
+    async def knowing(self, feature: str) -> Sequence[str]:
+        return await self._knowing(feature, [one.node_id for one in await self.nodes()])
+
+    async def _knowing(self, feature: str, node_ids: Sequence[str]) -> list[str]:
+        replies = await self._redis.call_many([("GET", keys.knows(one)) for one in node_ids])
+        told = zip(node_ids, replies, strict=True)
+        return [one for one, reply in told if reply is not None and feature in _text(reply).split()]
 
     async def orphans(self) -> Sequence[NodeInfo]:
         ids = await self._ids()

@@ -359,9 +359,9 @@ class QueueFeeder:
         target = end if part.complete else part.last or at.fed
         start, window = self._start(source, at.queue), at.queue.options.rules.window
         found = await self._store.feed(source, start, at.fed, target, part.groups, window, 0, part.dated)
-        if found.fed == target and part.count:  # consumers learn with the next take when something is due
+        if found.fed == target and part.references:  # consumers learn with the next take when something is due
             self._ready.add(source)
-            self._counters["queues.fed"] += part.count
+            self._counters["queues.fed"] += part.references
         at.fed, at.size, at.asked, at.dated = found
         return found.fed == end and at.room(end) > 0
 

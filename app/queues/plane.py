@@ -340,7 +340,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
     log, store, counters = events.store, engine.queues.store, kernel.counters
 
     async def live() -> Sequence[str]:
-        return [one.node_id for one in await kernel.cluster.nodes()]
+        return await kernel.cluster.knowing("queues")  # what falls to a node of 0.2.0 would be fed by nobody
 
     def settled(queue: DeclaredQueue, source: QueueSource) -> None:
         for one in feeders:

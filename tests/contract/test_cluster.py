@@ -333,6 +333,29 @@ async def test_a_draining_node_is_not_listed(joined: tuple[RedisCluster, Heard])
     assert list(await joined[0].orphans()) == []
 
 
+async def test_a_node_of_0_2_0_lives_and_is_not_among_those_who_know_of_queues(
+    joined: tuple[RedisCluster, Heard], redis_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It feeds no queue: what falls to it would be fed by nobody."""
+
+    async def say_nothing(_node: NodeInfo) -> None:
+        return
+
+    member, other, third = joined[0], *(redis_member(redis_server.node_url, Heard()) for _ in range(2))
+    monkeypatch.setattr(other, "_tell_features", say_nothing)
+    await other.join(info("n2"))
+    await third.join(info("n3"))
+    try:
+        assert [one.node_id for one in await member.nodes()] == ["n1", "n2", "n3"]
+        assert await member.knowing("queues") == ["n1", "n3"]
+        assert not await member.all_know("queues")
+        await third.drain()
+        assert await member.knowing("queues") == ["n1"]
+    finally:
+        await other.leave()
+        await third.leave()
+
+
 async def _lost(member: RedisCluster) -> bool:
     try:
         await asyncio.wait_for(member.fenced(), 0.1)

@@ -20,7 +20,7 @@ class Portion(NamedTuple):
     """Nothing was left out."""
 
     @property
-    def count(self) -> int:
+    def references(self) -> int:
         """Return how many references there are."""
         return sum(len(one.references) for one in self.groups) + len(self.dated)
 

@@ -343,7 +343,7 @@ def test_a_portion_ends_with_what_has_no_room() -> None:
 
     events = [event(1), event(2, 50), event(3), event(4, 50), event(5)]
     whole = portion_of(events, 10, 9, 9, ordered=False)
-    assert (whole.count, whole.last, whole.complete) == (5, 5, True)
+    assert (whole.references, whole.last, whole.complete) == (5, 5, True)
     assert [(one.at, one.group.references[0].position) for one in whole.dated] == [(50, 2), (50, 4)]
     for most, most_dated, last in ((0, 9, 0), (1, 9, 2), (9, 0, 1), (9, 1, 3), (2, 9, 4)):
         part = portion_of(events, 10, most, most_dated, ordered=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -89,9 +89,9 @@ class QueueBench:
         """Return the bytes that Redis uses."""
         return int((await self._redis.info("memory"))["used_memory"])
 
-    async def declare(self, name: str, topic: str, start: str) -> None:
-        """Declare a queue of what is on a topic."""
-        body = {"routes": [{"database": "events", "topic": topic}], "start": start}
+    async def declare(self, name: str, start: str, *topics: str) -> None:
+        """Declare a queue of what is on these topics."""
+        body = {"routes": [{"database": "events", "topic": one} for one in topics], "start": start}
         await self._call("PUT", f"{self._cluster.nodes[0].url}/v1/queues/{name}", body)
 
     async def delete(self, name: str) -> None:
@@ -123,6 +123,30 @@ class QueueBench:
         turns.nodes.append(spent[1] * 1e6 / self._events)
         turns.rate.append(self._events / passed)
         await self.delete(name)
+
+    async def feed(self, queues: Sequence[str], events: int) -> float:
+        """Publish events of which each of these queues gets each, and let them be taken; µs of all for an event."""
+        before = await self._spent(self._redis)
+        nodes = _around(self._cluster)
+        async with self._http.ws_connect(f"{next(nodes)}/v1/connect", max_msg_size=0) as wire:
+            for number, name in enumerate(queues, 1):
+                await wire.send_json({"id": number, "open": {"channel": number, "queue": name, "auto": True}})
+            publishing = asyncio.create_task(self._publish(nodes, events))
+            left = len(queues) * events
+            while left:
+                frame = await wire.receive_json()
+                left -= len(frame.get("events", ()))
+                if "problem" in frame or "closed" in frame:
+                    raise FigureError(f"a consumer was told {frame}")
+            await publishing
+        after = await self._spent(self._redis)
+        spent = after.redis - before.redis + after.nodes - before.nodes
+        return (spent - sum(self._idle) * (after.at - before.at)) * 1e6 / events
+
+    async def _publish(self, nodes: Iterator[str], events: int) -> None:
+        for at in range(0, events, PAGE):
+            said = [{"topic": f"fed/dock-{n % DEVICES}", "data": data_of(n)} for n in range(at, min(at + PAGE, events))]
+            await self._call("POST", f"{next(nodes)}/v1/events", said)
 
     async def _consume(self, url: str, queue: str, prefetch: int, settled: asyncio.Semaphore) -> None:
         async with self._http.ws_connect(f"{url}/v1/connect", max_msg_size=0) as wire:
@@ -220,7 +244,7 @@ def data_of(number: int) -> str:
     return str(number).ljust(BYTES, "x")
 
 
-def _around(cluster: Cluster) -> Any:  # noqa: ANN401 - an iterator without end
+def _around(cluster: Cluster) -> Iterator[str]:
     return (cluster.nodes[number % len(cluster.nodes)].url for number in count())
 
 
