@@ -63,6 +63,8 @@ class QueueBook:
         self._version = -1
         self._queues: Mapping[str, DeclaredQueue] = {}
         self._by_id: Mapping[str, DeclaredQueue] = {}
+        self._decoded: Mapping[str, tuple[bytes, DeclaredQueue]] = {}
+        """The documents that were read, and what they say: of a thousand, one has changed."""
         self._unreadable: Mapping[str, bytes] = {}
         self._exchanges: Mapping[str, DeclaredExchange] = {}
         self._routing: FilterTree[str] = FilterTree()
@@ -128,7 +130,7 @@ class QueueBook:
         unreadable: dict[str, bytes] = {}
         for name in sorted(one for one in documents if one.startswith("q ")):
             try:
-                found[name] = decode_queue(documents[name])
+                found[name] = self._queue_of(name, documents[name])
             except (ValueError, KeyError, TypeError) as error:
                 unreadable[name] = documents[name]
                 if name not in self._unreadable:
@@ -142,6 +144,7 @@ class QueueBook:
                 if name not in self._unreadable:
                     _log.warning("unreadable_exchange", name=name, reason=f"{type(error).__name__}: {error}"[:200])
         self._version, self._queues, self._unreadable = version, found, unreadable
+        self._decoded = {name: (documents[name], one) for name, one in found.items()}
         self._exchanges = exchanges
         self._routing = FilterTree()
         for one in found.values():
@@ -150,6 +153,11 @@ class QueueBook:
                     self._routing.add(route.pattern(one.tenant), one.name)
         self._by_id = {one.id: one for one in found.values()}
         self.changed()
+
+    def _queue_of(self, name: str, document: bytes) -> DeclaredQueue:
+        """The queue of a document, as `decode_queue` reads it."""
+        known = self._decoded.get(name)
+        return known[1] if known is not None and known[0] == document else decode_queue(document)
 
     async def declare(
         self,
