@@ -102,7 +102,10 @@ class Homing:
         self.node: Final = Node(membership.parts, services)
 
         def fills() -> dict[str, Fill]:
-            own = {"streams": self.application.streams.fill()}
+            own = {
+                "streams": self.application.streams.fill(),
+                "overviews": self.application.overviews.fill(),
+            }
             return {**services.fills(), **own, **{name: fill() for name, fill in (outside or {}).items()}}
 
         ports = Ports(

@@ -143,6 +143,12 @@ class Overviews:
                 self._made_at = self._clock.monotonic()
             return self._latest
 
+    async def after(self, seen: ClusterGlance) -> ClusterGlance:
+        """Return the overview that comes after one that was seen, once it is due."""
+        if self._latest is seen:
+            await asyncio.sleep(max(0.0, self._made_at + self.kept_seconds - self._clock.monotonic()))
+        return await self.read()
+
     async def _make(self) -> ClusterGlance:
         now = self._now_us()
         own = await self._own(now)

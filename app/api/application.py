@@ -20,6 +20,7 @@ from app.api.fleet_body import FleetBodyReader
 from app.api.hot import HotRoute
 from app.api.http import BODY_SECONDS, BytesResponse, headers_of
 from app.api.openapi import SECURITY, as_of_open, operation_id, with_border
+from app.api.overview_streams import OverviewStreams
 from app.api.parking import Parking
 from app.api.ports import Ports
 from app.api.routers import GuardedRouter, PublicRouter, routes_of
@@ -152,6 +153,12 @@ class Application(FastAPI):
             most=settings.api.max_streams,
             most_per_principal=settings.api.max_streams_per_principal,
         )
+        self.overviews: Final = OverviewStreams(
+            ports.overviews,
+            counters,
+            most=settings.api.max_streams,
+            most_per_principal=settings.api.max_streams_per_principal,
+        )
         self.connections: Final = connect.ConnectSessions(ports, self.streams)
         self.mqtt: Final = mqtt.MqttSockets(ports)
         self.router.routes += [connect.connect_route(self.connections), mqtt.mqtt_route(self.mqtt)]
@@ -165,6 +172,7 @@ class Application(FastAPI):
         """Send those away who wait here, as the node is about to stop."""
         self.parking.dismiss()
         self.streams.dismiss()
+        self.overviews.dismiss()
         self.connections.dismiss()
         self.mqtt.dismiss()
         if self.ports.queues is not None:
@@ -174,6 +182,7 @@ class Application(FastAPI):
         """Send those away who may not wait here any more."""
         self.parking.recheck()
         self.streams.recheck()
+        self.overviews.recheck()
         self.connections.recheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,6 +15,7 @@ from app.api.cursors import Cursors, cursors
 from app.api.fleet_body import FleetBodyReader
 from app.api.hot import HotRoute
 from app.api.http import asking, headers_of
+from app.api.overview_streams import OverviewStreams
 from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
 from app.api.sse import SseStreams
 from app.api.turns import Turns
@@ -159,6 +160,7 @@ class Front(Protocol):
     fleet_bodies: FleetBodyReader
     hot: HotRoute
     lists: Turns
+    overviews: OverviewStreams
     streams: SseStreams
 
 
@@ -195,6 +197,11 @@ def needed_records(records: DirectoryRecords | None) -> DirectoryRecords:
 async def _streams(request: Request) -> SseStreams:
     front: Front = request.app
     return front.streams
+
+
+async def _overviews(request: Request) -> OverviewStreams:
+    front: Front = request.app
+    return front.overviews
 
 
 async def asker(request: Request) -> Asker:
@@ -252,3 +259,5 @@ Lists = Annotated[Turns, Depends(_lists)]
 """The turns of those who read lists."""
 OpenStreams = Annotated[SseStreams, Depends(_streams)]
 """The streams that are open on this node."""
+Overviews = Annotated[OverviewStreams, Depends(_overviews)]
+"""The overview, and those who follow it."""

@@ -20,6 +20,7 @@ FOR_ALL: Final = frozenset(
         "DELETE /v1/login",
         "GET /v1/me",
         "GET /v1/overview",
+        "GET /v1/overview/events",
         "GET /v1/interlocks",
         "GET /v1/profiles",
         "GET /v1/profiles/{name}/methods",

@@ -79,6 +79,12 @@ class SseStream:
         """End it at once: its caller does not read, and there is no room for what they leave."""
         self._place.interrupt(Ending.TOO_SLOW)
 
+    async def keep(self, bookmark: bytes) -> None:
+        """Write a bookmark if nothing was written for long; raises what the caller's rights raise, as `rest` does."""
+        if self._now() >= self._written + self._keep_alive:
+            self._place.may()
+            await self.write(bookmark)
+
     async def rest(self, changed: asyncio.Event, bookmark: Callable[[], bytes] = lambda: PING) -> None:
         """Return when there may be something new. A bookmark is written when nothing was for long.
 
@@ -100,10 +106,12 @@ Feed = Callable[[SseStream], Awaitable[None]]
 
 
 class SseStreams:
-    """All streams of this node; at most `most`, and `most_per_principal` of each."""
+    """Streams of this node; at most `most`, and `most_per_principal` of each."""
 
-    def __init__(self, counters: Counters, *, most: int, most_per_principal: int) -> None:
-        self.keep_alive = KEEP_ALIVE_SECONDS
+    def __init__(
+        self, counters: Counters, *, most: int, most_per_principal: int, keep_alive: float = KEEP_ALIVE_SECONDS
+    ) -> None:
+        self.keep_alive = keep_alive
         self._counters = counters
         self._most = most
         self._most_per_principal = most_per_principal

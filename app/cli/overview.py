@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
-from app.cli.output import Form, out, table, tell, written
+from app.cli.output import Form, Stop, out, table, tell, written
+from app.runtime.exits import Exit
 
 _NOBODY: Final = "nobody"
 
 
 def overview(
-    *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show it again whenever it has changed.")] = False,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="With --follow: end after this number of overviews.")
+    ] = None,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
 ) -> None:
     """Show which party is in trouble (Homing, broker, devices or callers), what fails and what is open."""
     shown = form(output, as_json=as_json)
+    if count is not None and not follow:
+        raise Stop("--count: needs --follow", Exit.USAGE)
     with connected(url, context, shown) as homing:
-        found = homing.overview()
+        if not follow:
+            _show(homing.overview(), shown)
+            return
+        for one in islice(homing.watch_overview(), count):
+            _show(one, shown)
+
+
+def _show(found: Any, shown: Form) -> None:  # noqa: ANN401 - a JSON object
     if shown is not Form.HUMAN:
         out.line(written(found))
         return

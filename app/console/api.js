@@ -36,10 +36,10 @@ export async function problemOf(response, asked) {
   return new Problem(asked, response.status, body, after > 0 ? after : null);
 }
 
-/** @param {string} asked @param {unknown} error */
-export function unreachable(asked, error) {
+/** @param {string} asked @param {unknown} error @param {number} patience */
+export function unreachable(asked, error, patience = PATIENCE_MS) {
   const slow = error instanceof DOMException && error.name === "TimeoutError";
-  const detail = slow ? `no answer within ${PATIENCE_MS / 1000} s` : "no answer from this address";
+  const detail = slow ? `no answer within ${patience / 1000} s` : "no answer from this address";
   return new Problem(asked, 0, { title: "The node does not answer", detail }, null);
 }
 

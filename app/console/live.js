@@ -2,6 +2,7 @@
 
 import { BASE, OURS, problemOf, unreachable } from "./api.js";
 import { parse } from "./json.js";
+import { follow } from "./time.js";
 
 const HIDDEN_MS = 30_000;
 const DEAD_MS = 40_000;
@@ -54,10 +55,12 @@ export class Live {
   /**
    * @param {string} path
    * @param {{ onEvents: (events: StreamEvent[]) => void, onState: (state: StreamState, why: Error | null) => void }} to
+   * @param {number} silence after how many milliseconds without a byte a stream is broken
    */
-  constructor(path, to) {
+  constructor(path, to, silence = DEAD_MS) {
     this.path = path;
     this.to = to;
+    this.silence = silence;
     this.last = "";
     this.wait = SHORTEST_MS;
     this.tries = 0;
@@ -118,7 +121,7 @@ export class Live {
     let watch = 0;
     const alive = () => {
       clearTimeout(watch);
-      watch = setTimeout(() => connection.abort(new DOMException("silence", "TimeoutError")), DEAD_MS);
+      watch = setTimeout(() => connection.abort(new DOMException("silence", "TimeoutError")), this.silence);
     };
     const asked = `GET /${this.path}`;
     /** @type {any} */
@@ -131,6 +134,7 @@ export class Live {
       const response = await fetch(BASE + this.path, { headers, signal: connection.signal, cache: "no-store", redirect: "error" });
       if (response.status === 204) return this.#end();
       if (!response.ok || !response.body) throw await problemOf(response, asked);
+      follow(response.headers.get("date"));
       this.tries = 0;
       this.to.onState("live", null);
       const feed = parser(
@@ -147,7 +151,7 @@ export class Live {
         feed(value);
       }
     } catch (error) {
-      why = /** @type {any} */ (error)?.status ? error : unreachable(asked, error);
+      why = /** @type {any} */ (error)?.status ? error : unreachable(asked, error, this.silence);
     } finally {
       clearTimeout(watch);
     }

@@ -326,6 +326,7 @@ PROFILES: Final = Request("GET", "/v1/profiles")
 INTERLOCKS: Final = Request("GET", "/v1/interlocks")
 NODES: Final = Request("GET", "/v1/nodes")
 OVERVIEW: Final = Request("GET", "/v1/overview")
+OVERVIEWS: Final = Request("GET", "/v1/overview/events")
 ME: Final = Request("GET", "/v1/me")
 INDEX: Final = Request("GET", "/")
 HEALTH: Final = Request("GET", "/healthz")
@@ -386,6 +387,12 @@ def heard_of(one: ServerEvent) -> JsonObject | None:
     """Read a server-sent event about the broker's traffic, with its `kind`; None for one of the connection alone."""
     body = _told(one)
     return None if body is None else {"kind": one.event, **body}
+
+
+def overview_of(one: ServerEvent) -> JsonObject | None:
+    """Read a server-sent event that is an overview; None for one that says that nothing is new."""
+    body = _told(one)
+    return body if one.event == "overview" else None
 
 
 def happening_of(one: ServerEvent) -> Happening | None:

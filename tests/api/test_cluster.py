@@ -27,6 +27,7 @@ async def test_the_node_shows_itself(rig: Rig) -> None:
         "pending",
         "waiters",
         "streams",
+        "overviews",
         "watched",
         "replies",
         "deliveries",

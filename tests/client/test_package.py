@@ -160,6 +160,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "POST /v1/profiles/draft": lambda homing: done(homing.traffic.try_profile, "name = 'lamp'"),
     "GET /v1/nodes": lambda homing: done(homing.nodes),
     "GET /v1/overview": lambda homing: done(homing.overview),
+    "GET /v1/overview/events": lambda homing: all_of(homing.watch_overview),
     "GET /v1/me": lambda homing: done(homing.me),
     "GET /": lambda homing: done(homing.index),
     "GET /healthz": lambda homing: done(homing.alive),

@@ -151,6 +151,12 @@ async def furnished_queues(there: Site) -> None:
     await take(there, 4)
 
 
+async def looks(page: Page) -> None:
+    """Have the page look at the overview, as at a node of the version before: it cannot follow it there."""
+    body = json.dumps({"title": "Not found", "detail": "no such path", "status": 404})
+    await page.route("**/v1/overview/events", lambda route: route.fulfill(status=404, body=body))
+
+
 async def answers(page: Page, path: str, body: Any) -> None:  # noqa: ANN401 - JSON
     """Answer requests for this path with this body."""
     await page.route(path, lambda route: route.fulfill(body=json.dumps(body), content_type="application/json"))

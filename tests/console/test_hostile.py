@@ -178,7 +178,8 @@ async def test_no_text_of_an_error_becomes_anything_else(attacked: tuple[Site, s
         await expect(page.get_by_role("alert")).to_be_visible()
         await harmless(page)
         detail = json.dumps({"title": TEXTS[0], "detail": TEXTS[1], "status": 500})
-        await page.route("**/v1/overview", lambda route: route.fulfill(status=500, body=detail))
+        for path in ("**/v1/overview", "**/v1/overview/events"):
+            await page.route(path, lambda route: route.fulfill(status=500, body=detail))
         await page.goto(there.page("nodes"))
         await expect(page.get_by_role("alert")).to_contain_text(TEXTS[1])
         await harmless(page)

@@ -12,7 +12,7 @@ from playwright.async_api import Page, expect
 
 from app.runtime.system import SystemClock
 from tests.console.conftest import OpenPage
-from tests.console.site import Site, answers, furnished, site
+from tests.console.site import Site, answers, furnished, looks, site
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -47,6 +47,7 @@ async def look_again(page: Page) -> None:
 async def test_what_an_older_node_does_not_say_is_unknown(there: Site, open_page: OpenPage) -> None:
     names = {"checks", "devices", "begun", "ended", "fullest", "version", "since", "deaths", "home_node"}
     async with open_page(there.page("nowhere")) as page:
+        await looks(page)
         await answers(page, OVERVIEW, without(await read(there), names))
         await page.goto(there.page())
         await expect(page.get_by_text("? devices").first).to_be_visible()
@@ -56,8 +57,10 @@ async def test_what_an_older_node_does_not_say_is_unknown(there: Site, open_page
 
 
 async def test_what_cannot_be_shown_is_said_and_the_menu_stays(there: Site, open_page: OpenPage) -> None:
-    async with open_page(there.page()) as page:
-        await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
+    async with open_page(there.page("nowhere")) as page:
+        await looks(page)
+        await page.goto(there.page())
+        await expect(page.get_by_text("read every 6 s")).to_be_visible()
         await answers(page, OVERVIEW, without(await read(there), {"trouble", "newest"}))
         await look_again(page)
         await expect(page.get_by_role("alert")).to_contain_text("may be of another version")
@@ -80,7 +83,9 @@ async def test_ages_go_by_the_clock_of_the_node(there: Site, open_page: OpenPage
 
 @pytest.mark.long  # the page waits for 15 seconds
 async def test_a_node_that_hangs_leaves_what_it_said_with_its_age(there: Site, open_page: OpenPage) -> None:
-    async with open_page(there.page()) as page:
+    async with open_page(there.page("nowhere")) as page:
+        await looks(page)
+        await page.goto(there.page())
         await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
         await page.route(OVERVIEW, lambda _: None)
         await look_again(page)
@@ -88,4 +93,16 @@ async def test_a_node_that_hangs_leaves_what_it_said_with_its_age(there: Site, o
         await expect(page.get_by_role("alert")).to_contain_text("Shown is the state of")
         await page.unroute(OVERVIEW)
         await page.get_by_role("button", name="Try again").click()
+        await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.long  # the page waits for 12 seconds
+async def test_a_stream_that_is_silent_is_told_as_a_node_that_does_not_answer(there: Site, open_page: OpenPage) -> None:
+    async with open_page(there.page("nowhere")) as page:
+        for path in (OVERVIEW, "**/v1/overview/events"):
+            await page.route(path, lambda _: None)
+        await page.goto(there.page())
+        await expect(page.get_by_role("alert")).to_contain_text("no answer within 12 s")
+        await page.unroute("**/v1/overview/events")
+        await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
         await expect(page.get_by_role("alert")).to_have_count(0)

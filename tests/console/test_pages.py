@@ -72,13 +72,26 @@ async def test_a_broker_that_is_away_is_named_and_not_the_devices(there: Site, o
 async def test_a_node_that_does_not_answer_leaves_old_data_with_their_age(there: Site, open_page: OpenPage) -> None:
     async with open_page(there.page()) as page:
         await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
-        await page.route("**/v1/overview", lambda route: route.abort())
-        await page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")  # not seconds later
+        for path in ("**/v1/overview", "**/v1/overview/events"):
+            await page.route(path, lambda route: route.abort())
+        there.rig.application.overviews.dismiss()  # its stream breaks
         await expect(page.get_by_role("alert")).to_contain_text("Shown is the state of")
         await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
         await page.unroute("**/v1/overview")
         await page.get_by_role("button", name="Try again").click()
         await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_trouble_is_shown_when_it_comes_and_nobody_looks_for_it(there: Site, open_page: OpenPage) -> None:
+    asked: list[str] = []
+    async with open_page(there.page("nowhere")) as page:
+        page.on("request", lambda request: asked.append(request.url) if "v1/overview" in request.url else None)
+        await page.goto(there.page())
+        await expect(page.get_by_role("region", name="Verdict")).to_contain_text("nothing is in trouble")
+        await expect(page.get_by_text("followed while this page is visible")).to_be_visible()
+        there.rig.mqtt.connection_lost()
+        await expect(page.get_by_role("region", name="Verdict")).to_contain_text("The broker")
+    assert asked == [f"{there.url}/v1/overview/events"]
 
 
 async def test_commands_come_live_and_wait_while_somebody_points_at_the_list(there: Site, open_page: OpenPage) -> None:

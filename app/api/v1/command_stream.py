@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -251,6 +252,7 @@ async def _feed(
             data = follower.take()
             if data:
                 await stream.write(data)
+                await asyncio.sleep(changes.pause())
             await stream.rest(follower.changed, lambda: _bookmark(follower.until))
 
 

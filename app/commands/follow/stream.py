@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from random import SystemRandom
 from typing import Final, Protocol
 
 import structlog
@@ -23,6 +24,9 @@ from app.store.commands import CommandReader
 
 INTERVAL_SECONDS: Final = 0.1
 """How often all of them are read."""
+PAUSE_EACH_SECONDS: Final = 0.005
+"""What each follower adds to the time for which all of them rest once they were told: so many cost little more."""
+LONGEST_PAUSE_SECONDS: Final = 0.5
 KEPT: Final = timedelta(minutes=10)
 """For how long they are written after the last one who followed has gone: as long as one may be away."""
 RENEW_SECONDS: Final = 60.0
@@ -31,6 +35,7 @@ KNOWN_SECONDS: Final = 1.0
 MOST_WAITING_BYTES: Final = 1_000_000
 """What may wait for one follower who does not take it."""
 
+_RANDOM: Final = SystemRandom()
 _READ: Final = Marks(())
 """Of those for whom no page is read any more: a thousand of them need not keep a thousand times 256 marks."""
 _ABOUT_BYTES: Final = 300
@@ -144,6 +149,7 @@ class CommandStream:
 
     def __init__(self, store: CommandChanges, commands: CommandReader, counters: Counters, *, always: bool) -> None:
         self.known_seconds = KNOWN_SECONDS
+        self.pause_each_seconds = PAUSE_EACH_SECONDS
         self.most_waiting_bytes = MOST_WAITING_BYTES
         self._store = store
         self._commands = commands
@@ -192,6 +198,14 @@ class CommandStream:
             except UnavailableError as error:
                 self._log.debug("happenings_not_read", reason=str(error))
                 await asyncio.sleep(INTERVAL_SECONDS)
+
+    def pause(self) -> float:
+        """Return for how many seconds a follower rests who was just told, so that what comes meanwhile comes at once.
+
+        It is by chance a little longer or shorter: they must not all be told in one moment, while commands wait.
+        """
+        seconds = min(len(self._followers) * self.pause_each_seconds, LONGEST_PAUSE_SECONDS)
+        return seconds * _RANDOM.uniform(0.75, 1.25) if seconds > INTERVAL_SECONDS else 0.0
 
     @contextmanager
     def follow(self, follower: StreamFollower) -> Iterator[None]:

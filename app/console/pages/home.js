@@ -125,18 +125,18 @@ function Open({ overview }) {
   </section>`;
 }
 
-/** @param {{ overview: any, readAt: number, error: any, again: () => void }} props */
-function Shown({ readAt, error, again }) {
+/** @param {{ readAt: number, error: any, live: boolean, again: () => void }} props */
+function Shown({ readAt, error, live, again }) {
   useTick();
   if (error && readAt) {
     const seconds = Math.round((Date.now() - readAt) / 1000);
     return html`<${Trouble} error=${error} again=${again} what=${`No answer for ${seconds} s. Shown is the state of ${clock(readAt)}.`} />`;
   }
-  return html`<p class="muted shown">Shown: ${clock(readAt)}, read every ${EVERY_MS / 1000} s while this page is visible.</p>`;
+  return html`<p class="muted shown">Shown: ${clock(readAt)}, ${live ? "followed" : `read every ${EVERY_MS / 1000} s`} while this page is visible.</p>`;
 }
 
 export function Home() {
-  const { overview, readAt, error, again } = useOverview();
+  const { overview, readAt, error, live, again } = useOverview();
   if (!overview) return html`<h1 class="offstage" tabindex="-1">Home</h1>${error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Loading} rows=${6} />`}`;
   return html`<h1 class="offstage" tabindex="-1">Home</h1>
     <div class=${error ? "stale" : ""}>
@@ -147,5 +147,5 @@ export function Home() {
       <${Fails} overview=${overview} />
       <${Open} overview=${overview} />
     </div>
-    <${Shown} readAt=${readAt} error=${error} again=${again} />`;
+    <${Shown} readAt=${readAt} error=${error} live=${live} again=${again} />`;
 }

@@ -499,6 +499,17 @@ class AsyncHoming:
         """Read the cluster at a glance: which party is in trouble, the nodes, failures and open commands."""
         return await self._object(operations.OVERVIEW)
 
+    async def watch_overview(self) -> AsyncIterator[JsonObject]:
+        """Follow the cluster at a glance: the overview now, and whenever it has changed. It does not end by itself.
+
+        Raises NotFoundError where the node is of an older version.
+        """
+        async with aclosing(self._session.stream(operations.OVERVIEWS, None)) as told:
+            async for one in told:
+                overview = operations.overview_of(one)
+                if overview is not None:
+                    yield overview
+
     async def me(self) -> Me:
         """Read who the caller is to the node."""
         return operations.me_of(await self._session.exchange(operations.ME))

@@ -496,6 +496,17 @@ class Homing:
         """Read the cluster at a glance: which party is in trouble, the nodes, failures and open commands."""
         return self._object(operations.OVERVIEW)
 
+    def watch_overview(self) -> Iterator[JsonObject]:
+        """Follow the cluster at a glance: the overview now, and whenever it has changed. It does not end by itself.
+
+        Raises NotFoundError where the node is of an older version.
+        """
+        with closing(self._session.stream(operations.OVERVIEWS, None)) as told:
+            for one in told:
+                overview = operations.overview_of(one)
+                if overview is not None:
+                    yield overview
+
     def me(self) -> Me:
         """Read who the caller is to the node."""
         return operations.me_of(self._session.exchange(operations.ME))

@@ -120,6 +120,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "POST /v1/profiles/draft": ["draft", str(shipped_file("homing"))],
     "GET /v1/nodes": ["nodes"],
     "GET /v1/overview": ["overview"],
+    "GET /v1/overview/events": ["overview", "--follow", "-n", "1"],
     "GET /v1/me": ["whoami"],
     "GET /": ["status"],
     "GET /healthz": ["status"],
@@ -263,6 +264,8 @@ def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, oper
         fake_node.answers = [(200, [("bookmark", {}), ("outcome", COMMAND)])]
     if operation == "GET /v1/events/stream":
         fake_node.answers = [(200, [("bookmark", {"cursor": "1"}), ("event", ANSWER["events"][0])])]
+    if operation == "GET /v1/overview/events":
+        fake_node.answers = [(200, [("overview", ANSWER), ("bookmark", {"at": "2026-03-01T08:00:00.000Z"})])]
     if operation == "GET /v1/traffic":
         heard = {"at": "2026-03-01T08:00:00.000Z", "bytes": 1, "retain": False, "payload": "x", "cut": False}
         end = {"heard": 1, "strangers": 0, "dropped": 0, "outcomes": []}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Annotated, Any, Final
@@ -21,14 +21,18 @@ from app.mqtt.paho import PahoMqttClient
 from homing_rig.figures.broker import cpu_seconds
 from homing_rig.figures.calls import HEADERS
 from homing_rig.figures.kit import FigureError, Findings, p99, paced
-from homing_rig.figures.stream_events import ALL, site
+from homing_rig.figures.stream_events import ALL, events, site
 from homing_rig.figures.streams import opened
 from homing_rig.harness import Caller, Cluster, Device, Json, caller, devices
 from homing_rig.patience import eventually
 from homing_rig.statistics import median
 
 EVERY: Final = 6.0
-"""Seconds between two looks of the page, which is all that it asks while nobody touches it."""
+"""Seconds between two looks of a page at a node that has no stream of overviews."""
+DRAWN: Final = 0.25
+"""Seconds after which a page draws what a stream has told, at most."""
+OVERVIEWS: Final = "/v1/overview/events"
+"""Where a page follows the overview, which is all that it asks while nobody touches it."""
 ON_SCREEN: Final = 15.0
 FULL: Final = 20
 """The bound of open commands of a node that is to be filled."""
@@ -67,6 +71,14 @@ class Site:
         url = f"{self._cluster.nodes[0].url}/v1/overview"
         async with self._client.session.get(url, headers=ASKED) as answer:
             return dict(await answer.json())
+
+    async def overviews(self) -> AsyncGenerator[Json, None]:
+        """Follow what the page would show."""
+        url = f"{self._cluster.nodes[0].url}{OVERVIEWS}"
+        async with self._client.session.get(url, headers=ASKED, timeout=aiohttp.ClientTimeout(None)) as answer:
+            async for one in events(answer):
+                if one.get("event") == "overview":
+                    yield dict(one["data"])
 
     async def calm(self) -> None:
         """Return once no part of the cluster is in trouble; failures of devices stay."""
@@ -207,20 +219,20 @@ async def verdicts(
         findings.figure("troubles of which another party was named", wrong, most=0)
         findings.spread("from the trouble to the name", times, " s")
         findings.figure(
-            f"the slowest, on a page that looks every {EVERY:g} s", max(times) + EVERY, " s", most=ON_SCREEN
+            "the slowest, on a page that draws what the stream tells", max(times) + DRAWN, " s", most=ON_SCREEN
         )
 
 
 async def named(there: Site, trouble: Trouble, within: float) -> tuple[float | None, Json]:
     """The seconds until the right party was blamed, None if it was not within the time; and the last overview."""
     began = perf_counter()
-    while True:
-        overview = await there.overview()
-        if trouble.blamed(overview) == trouble.party:
-            return perf_counter() - began, overview
-        if perf_counter() - began > within:
-            return None, overview
-        await asyncio.sleep(0.5)
+    overview = await there.overview()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within), aclosing(there.overviews()) as told:
+            async for overview in told:
+                if trouble.blamed(overview) == trouble.party:
+                    return perf_counter() - began, overview
+    return None, overview
 
 
 async def cost(
@@ -230,25 +242,30 @@ async def cost(
     rate: Annotated[float, Option(min=1, help="Commands a second while Home is open.")] = 500.0,
     seconds: Annotated[float, Option(min=EVERY, help="The length of each turn.")] = 30.0,
     rounds: Annotated[int, Option(min=1, help="The number of turns of each kind.")] = 5,
+    old: Annotated[bool, Option(help="Measure also pages of Home that look every six seconds.")] = False,
 ) -> None:
-    """CPU of a node with many open consoles: on Home, and on Commands. A hidden page asks for nothing."""
+    """CPU of a node with many open consoles: on Home, and on Commands. A page that is hidden ends its stream."""
     async with AsyncExitStack() as stack:
         cluster = stack.enter_context(site(2))
         client = await stack.enter_async_context(caller(cluster))
         await stack.enter_async_context(devices(cluster.broker, Device.answer))
-        for name, page, each, most in (
-            ("Home, no commands", home, 0.0, 1.0),
-            (f"Home, {rate:g} commands/s", home, rate, 1.0),
-            ("Commands, 50 commands/s", commands, 50.0, 4.0),
+        for name, pages, each, most in (
+            ("Home, no commands", (home, looking), 0.0, 1.0),
+            (f"Home, {rate:g} commands/s", (home, looking), rate, 1.0),
+            ("Commands, 50 commands/s", (commands,), 50.0, 4.0),
         ):
-            more, slower = list[float](), list[float]()
+            more, slower, before = list[float](), list[float](), list[float]()
             for _ in range(rounds):
                 alone = await turn(client, each, seconds, nobody, consoles)
-                beside = await turn(client, each, seconds, page, consoles)
+                beside = await turn(client, each, seconds, pages[0], consoles)
                 more.append(beside[0] - alone[0])
                 slower.append(beside[1] / alone[1] if alone[1] else 1.0)
                 findings.note(f"{name}: {alone[0]:.2f} % of a core without consoles, {beside[0]:.2f} % with them")
+                for page in pages[1:] if old else ():
+                    before.append((await turn(client, each, seconds, page, consoles))[0] - alone[0])
             findings.spread(f"{consoles} on {name}", more, " % of a core", most=most)
+            if before:
+                findings.spread(f"{consoles} on {name}, if they look every {EVERY:g} s", before, " % of a core")
             if each:
                 findings.figure(f"{consoles} on {name}: p99 of commands", median(slower), " ×", most=1.05)
 
@@ -261,6 +278,11 @@ async def nobody(_stack: AsyncExitStack, _client: Caller, _consoles: int) -> Non
 
 
 async def home(stack: AsyncExitStack, client: Caller, consoles: int) -> None:
+    """Each console follows the overview."""
+    await followed(stack, client, OVERVIEWS, consoles)
+
+
+async def looking(stack: AsyncExitStack, client: Caller, consoles: int) -> None:
     """Each console reads the overview, and once more six seconds later."""
 
     async def look(number: int) -> None:
@@ -279,7 +301,12 @@ async def home(stack: AsyncExitStack, client: Caller, consoles: int) -> None:
 
 async def commands(stack: AsyncExitStack, client: Caller, consoles: int) -> None:
     """Each console follows all commands."""
-    streams = await opened(stack, client, client.cluster.nodes[0], ALL, consoles)
+    await followed(stack, client, ALL, consoles)
+
+
+async def followed(stack: AsyncExitStack, client: Caller, path: str, consoles: int) -> None:
+    """Each console reads this stream."""
+    streams = await opened(stack, client, client.cluster.nodes[0], path, consoles)
 
     async def follow(stream: aiohttp.ClientResponse) -> None:
         async for _ in stream.content:
