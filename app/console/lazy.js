@@ -1,4 +1,4 @@
-/** Pages that are loaded when they are shown, and all of them once the browser has nothing else to do. */
+/** Pages that are loaded when they are shown, and most of them once the browser has nothing else to do. */
 
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { Loading, Trouble, html } from "./parts.js";
@@ -29,12 +29,15 @@ function load(file) {
   return now;
 }
 
-/** @type {Set<string>} */
+/** Of a page that few need, and that is loaded when somebody does. */
+export const RARE = true;
+
+/** Those that are loaded ahead. @type {Set<string>} */
 const known = new Set();
 
-/** The component of a file of pages. @param {string} file @param {string} name */
-export function lazy(file, name) {
-  known.add(file);
+/** The component of a file of pages. @param {string} file @param {string} name @param {boolean} rare */
+export function lazy(file, name, rare = false) {
+  if (!rare) known.add(file);
   return (/** @type {any} */ props) => {
     const [error, fail] = useState(/** @type {any} */ (null));
     const [turn, again] = useState(0);
@@ -59,7 +62,7 @@ export function lazy(file, name) {
   };
 }
 
-/** Loads all pages, so that one that is open needs no file of a node that has been updated since. */
+/** Loads the pages, so that a console that is open needs no file of a node that has been updated since. */
 export function loadAll() {
   const rest = () => { for (const file of known) load(file).catch(() => {}); };
   if ("requestIdleCallback" in globalThis) requestIdleCallback(rest, { timeout: IDLE_MS });

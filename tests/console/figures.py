@@ -1,5 +1,6 @@
-"""Measures the page of commands in a real Chromium (C10): `python -m tests.console.figures [--seconds 60]`.
+"""Measures the console in a real Chromium (C1, C10): `python -m tests.console.figures [--seconds 60]`.
 
+First how soon *Home* is there, from this machine and over a slow line, with nothing kept and with all files kept. Then
 200 commands are open, and 50 of them change in a second: what that costs the browser, and how large its heap becomes.
 Then a value of 128 KiB is opened. Exit code: 0 all aims are reached, 1 one is missed.
 """
@@ -12,7 +13,7 @@ import sys
 from time import perf_counter
 from typing import Final
 
-from playwright.async_api import CDPSession, Page, async_playwright, expect
+from playwright.async_api import Browser, CDPSession, Page, async_playwright, expect
 
 from homing_rig.figures.kit import MIB, Findings, paced
 from tests.console.conftest import FLAGS
@@ -27,12 +28,50 @@ WARM: Final = 10.0
 LARGE: Final = 128 * 1024
 BIG: Final = "9007199254740993"
 """The least whole number above 2^53 that a number of JavaScript cannot be."""
+SLOW: Final = {"offline": False, "latency": 150, "downloadThroughput": 200_000, "uploadThroughput": 200_000}
+"""A line of 1.6 Mbit/s on which each request waits for 150 ms."""
+PAINTS: Final = """() => {
+    globalThis.shifted = 0;
+    globalThis.shown = null;
+    new PerformanceObserver((list) => {
+        for (const one of list.getEntries()) if (!one.hadRecentInput) globalThis.shifted += one.value;
+    }).observe({ type: "layout-shift", buffered: true });
+    new MutationObserver((_, observer) => {
+        if (!document.querySelector(".headline")) return;
+        globalThis.shown = performance.now();
+        observer.disconnect();
+    }).observe(document, { childList: true, subtree: true });
+}"""
+PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 OBSERVE: Final = """() => {
     globalThis.longest = 0;
     new PerformanceObserver((list) => {
         for (const one of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, one.duration);
     }).observe({ entryTypes: ["longtask"] });
 }"""
+
+
+async def opening(findings: Findings, there: Site, browser: Browser, name: str, most: dict[str, float]) -> None:
+    """Open Home with nothing kept by the browser, and once more with what it kept; `most` are the aims, in ms."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    if name != "loopback":
+        session = await context.new_cdp_session(page)
+        await session.send("Network.enable")
+        await session.send("Network.emulateNetworkConditions", SLOW)
+    await page.add_init_script(f"({PAINTS})()")
+    for kept in ("cold", "warm"):
+        await page.goto("about:blank")
+        await page.goto(there.page())
+        await expect(page.locator(".headline")).to_be_visible()
+        await page.wait_for_function(f"() => ({PAINTED})() !== null")
+        about = f"{name}, {kept}"
+        findings.figure(f"{about}: something is painted after", await page.evaluate(PAINTED), " ms", most=most["paint"])
+        shown = await page.evaluate("() => globalThis.shown")
+        findings.figure(f"{about}: Home with its data is there after", shown, " ms", most=most[kept])
+        shifted = await page.evaluate("() => globalThis.shifted")
+        findings.figure(f"{about}: shift of the layout", shifted, most=0.02)
+    await context.close()
 
 
 async def measured(session: CDPSession) -> dict[str, float]:
@@ -88,10 +127,12 @@ async def large(findings: Findings, there: Site, page: Page) -> None:
 
 
 async def figures(findings: Findings, seconds: float) -> None:
-    """Measure both in one browser, on a node in this process."""
+    """Measure all of it in one browser, on a node in this process."""
     chromium = find_binary("chromium", package="chromium")
     async with site() as there, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=list(FLAGS), chromium_sandbox=False)
+        await opening(findings, there, browser, "loopback", {"paint": 300, "cold": 600, "warm": 600})
+        await opening(findings, there, browser, "1.6 Mbit/s, 150 ms", {"paint": 2500, "cold": 2500, "warm": 1000})
         page = await browser.new_page()
         await changes(findings, there, page, seconds)
         await large(findings, there, page)
