@@ -87,7 +87,7 @@ async def test_trouble_is_shown_when_it_comes_and_nobody_looks_for_it(there: Sit
     async with open_page(there.page("nowhere")) as page:
         page.on("request", lambda request: asked.append(request.url) if "v1/overview" in request.url else None)
         await page.goto(there.page())
-        await expect(page.get_by_role("region", name="Verdict")).to_contain_text("nothing is in trouble")
+        await expect(page.get_by_role("region", name="Verdict")).to_contain_text("Nothing is in trouble")
         await expect(page.get_by_text("followed while this page is visible")).to_be_visible()
         there.rig.mqtt.connection_lost()
         await expect(page.get_by_role("region", name="Verdict")).to_contain_text("The broker")
