@@ -14,11 +14,16 @@ import orjson
 
 from app.core.clock import IdFactory
 from app.core.errors import CapacityError, InvalidInputError, UnavailableError
+from app.core.sizes import MIB
 from app.kernel import Kernel
 
 SECONDS: Final = 10.0
 """A process needs half a second of them to begin, and more on a busy machine; its CPU time is bounded by itself."""
 MODULE: Final = "app.profiles.tools.draft"
+MOST_MEMORY: Final = 1024 * MIB
+"""The address space of a process beside a node whose own memory has no bound."""
+LEAST_MEMORY: Final = 96 * MIB
+"""It takes 60 of them with the largest of the shipped profiles."""
 GIVEN: Final = ("PATH", "PYTHONPATH", "LANG", "LC_ALL")
 """The variables that a process that tries profiles is given: others of this environment may have secrets."""
 
@@ -81,7 +86,13 @@ async def _end(process: Process) -> None:
     await process.wait()
 
 
+def memory_of_trial(process_bytes: int) -> int:
+    """Return the bytes that a trial may take beside a node that may take so many: a quarter. 0 has no bound."""
+    return min(max(process_bytes // 4, LEAST_MEMORY), MOST_MEMORY) if process_bytes else MOST_MEMORY
+
+
 def open_drafts(kernel: Kernel) -> DraftTrials:
     """The trials of this node."""
-    command = (sys.executable, "-m", MODULE)
+    memory = memory_of_trial(kernel.settings.broker.max_process_bytes)
+    command = (sys.executable, "-m", MODULE, str(memory))
     return DraftTrials(kernel.now_us, kernel.adapters.new_ulid, command, SECONDS)

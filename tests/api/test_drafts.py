@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import CapacityError, InvalidInputError, UnavailableError
-from app.drafts import DraftTrials
+from app.core.sizes import MIB
+from app.drafts import LEAST_MEMORY, MODULE, DraftTrials, memory_of_trial
 from app.profiles.loader import shipped_file
 from app.profiles.tools import draft
 from tests.api.rig import Rig, running
@@ -111,6 +112,29 @@ async def test_a_process_that_dies_or_cannot_begin_is_told(monkeypatch: pytest.M
         await DraftTrials(lambda: 1, lambda: "0" * 26, leaks, 60.0).run({})
     with pytest.raises(UnavailableError, match="No such file"):
         await DraftTrials(lambda: 1, lambda: "0" * 26, ("/no/such/program",), 60.0).run({})
+
+
+@pytest.mark.parametrize(
+    ("process", "trial"), [(0, 1024), (192, 96), (512, 128), (2048, 512), (1_000_000, 1024)], ids=str
+)
+def test_a_trial_may_take_a_quarter_of_what_the_node_may(process: int, trial: int) -> None:
+    assert memory_of_trial(process * MIB) == trial * MIB
+
+
+@pytest.mark.parametrize("name", ["homing", "dji"])
+async def test_the_least_memory_is_enough_for_shipped_profiles_and_less_is_not(name: str) -> None:
+    source = shipped_file(name)
+    assert source is not None
+    asked = {"toml": source.read_text("utf-8"), **dict.fromkeys(("device_id", "method", "params", "payload", "topic"))}
+
+    async def tried_with(memory: int) -> dict[str, Any]:
+        command = (sys.executable, "-m", MODULE, str(memory))
+        return await DraftTrials(lambda: 1, lambda: "0" * 26, command, 60.0).run(asked)
+
+    assert (await tried_with(LEAST_MEMORY))["accepted"] is True
+    asked["toml"] += "".join(f"\n[[method]]\nname = 'm{number}'\ntitle = 't'" for number in range(5000))
+    with pytest.raises(InvalidInputError, match="time or memory"):
+        await tried_with(LEAST_MEMORY // 4)
 
 
 async def test_an_expression_that_never_ends_is_killed(rig: Rig) -> None:

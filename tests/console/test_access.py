@@ -156,9 +156,13 @@ async def test_a_link_to_what_is_not_ones_own_says_which_right_it_needs(
     async with open_page(site.page("access/people")) as page:
         await log_in(page, people.keys["viewer"].text)
         await expect(page.get_by_text("This page needs the access right.")).to_be_visible()
-        for route, right in (("access/audit", "audit"), ("queues", "queues")):
+        for route, right in (("access/audit", "audit"), ("queues", "queues"), ("draft", "trace")):
             await page.goto(site.page(route))
             await expect(page.get_by_text(f"needs the {right} right")).to_be_visible()
+        await expect(page.get_by_role("button", name="Try it")).to_have_count(0)
+        await page.goto(site.page("profiles"))
+        await expect(page.get_by_role("link", name="Try a message")).to_be_visible()
+        await expect(page.get_by_role("link", name="Try a profile")).to_have_count(0)
         await page.goto(site.page("webhooks"))
         await expect(page.get_by_role("main").get_by_role("status").filter(has_text="webhooks")).to_be_visible()
         await flawless(page)

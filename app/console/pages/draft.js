@@ -4,6 +4,7 @@ import { Trouble, html } from "../parts.js";
 import { useState } from "../vendor/hooks.js";
 import { call } from "../api.js";
 import { parse } from "../json.js";
+import { may } from "../rights.js";
 import { textOf, useSubmit } from "../submit.js";
 
 /** @param {FormData} typed */
@@ -44,6 +45,11 @@ function Findings({ found }) {
 }
 
 export function Draft() {
+  if (may("trace") === false) return html`<h1 tabindex="-1">Try a profile</h1><p class="empty" role="status">This page needs the trace right without a tenant.</p>`;
+  return html`<${Trial} />`;
+}
+
+function Trial() {
   const [found, show] = useState(/** @type {any} */ (null));
   const form = useSubmit((typed) => call("POST", "v1/profiles/draft", { body: draftOf(typed) }), show, false);
   return html`<p class="back"><a href="#/profiles">‹ Profiles</a></p>

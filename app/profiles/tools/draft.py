@@ -1,6 +1,6 @@
 """A trial of a profile that is a text, in a process of its own: what it says may take all time and memory there are.
 
-`python -m app.profiles.tools.draft` reads a JSON object and writes one.
+`python -m app.profiles.tools.draft BYTES` reads a JSON object and writes one; the process may take so much memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from app.profiles.tools.trial import published, reading, refusal, replied, repli
 
 SOURCE: Final = "profile.toml"
 CPU_SECONDS: Final = 3
-MOST_MEMORY: Final = 1024 * 1024 * 1024
 MOST_LINES: Final = 200
 MOST_LINE: Final = 2000
 TIMEOUT_US: Final = 10_000_000
@@ -106,8 +105,9 @@ def _heard(profile: DeviceProfile, facts: CommandFacts, asked: Mapping[str, Any]
 
 def main() -> None:
     """Answer one question."""
+    memory = int(sys.argv[1])
     with suppress(ValueError, OSError):  # not everywhere can memory be bounded
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     try:
         answer: Mapping[str, Any] = try_draft(json.load(sys.stdin))
