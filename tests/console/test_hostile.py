@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -17,7 +18,7 @@ from playwright.async_api import Page, expect
 from app.core.messages import Publication
 from tests.api.rig import DEVICE
 from tests.console.conftest import OpenPage
-from tests.console.site import Site, site
+from tests.console.site import Site, answers, site
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -234,3 +235,64 @@ async def test_no_page_can_frame_the_console(there_open: Site, open_page: OpenPa
 async def there_open() -> AsyncIterator[Site]:
     async with site() as one:
         yield one
+
+
+def hostile_explanation(found: dict[str, Any]) -> dict[str, Any]:
+    """An explanation in which probes, interlocks, devices and nodes say all of it."""
+    step = dict.fromkeys(("node", "what", "topic", "reason"))
+    steps = [{**dict.fromkeys(step, text), "at": None, "bytes": None} for text in TEXTS]
+    misses = [{**dict.fromkeys((*step, "got", "profile"), text), "at": None} for text in TEXTS]
+    names = {name: " ".join(TEXTS) for name in ("home_node", "profile", "method", "device_id", "matched_by")}
+    said = {"code": TEXTS[0], "message": " ".join(TEXTS), "interlock": {text: [text] for text in TEXTS}}
+    return {
+        "command": {**found["command"], **names, "error": said, "late": said},
+        "verdict": {"code": TEXTS[0], "text": " ".join(TEXTS), "evidence": list(TEXTS)},
+        "timeline": steps,
+        "misses": misses,
+        "heard": misses,
+        "gaps": list(TEXTS),
+        "presence": None,
+    }
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+async def test_no_text_of_an_explanation_becomes_anything_else(
+    attacked: tuple[Site, str, str], open_page: OpenPage, width: int
+) -> None:
+    there, good, _ = attacked
+    found = (await there.rig.http.get(f"/v1/commands/{good}/explain")).json()
+    async with open_page(there.page(), viewport={"width": width, "height": 740}) as page:
+        await answers(page, f"**/v1/commands/{good}/explain", hostile_explanation(found))
+        await page.goto(there.page(f"commands/{good}"))
+        await expect(page.get_by_role("heading", name="What nobody can know any more")).to_be_visible()
+        await expect(page.get_by_text("⟨U+202E⟩turned").first).to_be_visible()
+        await harmless(page)
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+async def test_no_text_of_an_overview_becomes_anything_else(
+    attacked: tuple[Site, str, str], open_page: OpenPage, width: int
+) -> None:
+    there, _, _ = attacked
+    found = (await there.rig.http.get("/v1/overview")).json()
+    (node,), (group, *_) = found["nodes"], found["trouble"]
+    full = {"name": TEXTS[0], "size": 1, "bound": 2}
+    found |= {
+        "verdict": {"party": "homing", "text": " ".join(TEXTS), "since": None},
+        "nodes": [
+            {**node, "node_id": text, "checks": {text: text}, "fullest": full, "version": text} for text in TEXTS
+        ],
+        "trouble": [{**group, "profile": text, "method": text, "code": text} for text in TEXTS],
+        "open_commands": [{**found["open_commands"][0], "id": text, "home_node": text} for text in TEXTS[:12]],
+    }
+    told = f"event: overview\ndata: {json.dumps(found)}\n\n"
+    async with open_page(there.page("nowhere"), viewport={"width": width, "height": 740}) as page:
+        await page.route(
+            "**/v1/overview/events", lambda route: route.fulfill(body=told, content_type="text/event-stream")
+        )
+        await page.goto(there.page())
+        await expect(page.get_by_text("⟨U+202E⟩turned").first).to_be_visible()
+        await harmless(page)
+        await page.goto(there.page("nodes"))
+        await expect(page.get_by_role("article")).to_have_count(len(TEXTS))
+        await harmless(page)
