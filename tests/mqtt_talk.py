@@ -55,6 +55,7 @@ async def begin_talk(
     talks: list[Talk],
     user: str | None = None,
     will: WillMessage | None = None,
+    keep_alive: int = 0,
 ) -> tuple[Talk, Connack]:
     """Connect with a session that lives for an hour; `talks` gets the connection, for whoever ends it."""
     talking = Talk(*await asyncio.open_connection("127.0.0.1", running.port))
@@ -62,6 +63,15 @@ async def begin_talk(
     password = None if user is None else user.encode()
     lasting = properties(SESSION_EXPIRY_INTERVAL=3600)
     talking.say(
-        Connect(V5, client_id, clean_start=False, user_name=user, password=password, will=will, properties=lasting)
+        Connect(
+            V5,
+            client_id,
+            clean_start=False,
+            keep_alive=keep_alive,
+            user_name=user,
+            password=password,
+            will=will,
+            properties=lasting,
+        )
     )
     return talking, await talking.hear(Connack)

@@ -86,6 +86,11 @@ class GatedLink:
         """See ClientLink."""
         return self._held > HELD_BYTES or self._link.saturated
 
+    @property
+    def unread(self) -> bool:
+        """See ClientLink."""
+        return self._paused or self._link.unread
+
     def write(self, data: bytes) -> None:
         """See ClientLink."""
         if not self._held and _promises_nothing(data):

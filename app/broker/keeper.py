@@ -29,6 +29,7 @@ class _Promise:
     """The socket of somebody who waits on this node to be told."""
 
     saturated = False
+    unread = False
 
     def __init__(self, done: asyncio.Future[bool]) -> None:
         self.done: Final = done

@@ -76,6 +76,7 @@ class BrokerListener:
         self._figures.tick()
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(0)  # so that what came while this process stood still is read before silence is judged
             for task in self._accepting:
                 if task.done():
                     task.result()  # never: it only ends by a mistake

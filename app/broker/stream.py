@@ -39,6 +39,11 @@ class ClientStream(PausableLink):
         """See ClientLink."""
         return self._saturated
 
+    @property
+    def unread(self) -> bool:
+        """See ClientLink. It is asked of clients whose CONNECT was accepted, and without a gate these are read."""
+        return False
+
     def begin(self, peer: str = "", certificate: ClientCertificate | None = None) -> None:
         """Let the broker know of it, of the peer if its peers are limited there, and of what the client has shown."""
         if self._keeper is None:
@@ -88,8 +93,8 @@ class ClientStream(PausableLink):
         connection.resume()
         self._framing.largest = connection.largest
         early, self._early = bytes(self._early), bytearray()
-        self._read(connection, early)
         self.resume_reading()
+        self._read(connection, early)  # which may pause it again
 
     def drained(self) -> None:
         """The client has read."""

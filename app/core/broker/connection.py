@@ -45,6 +45,10 @@ class ClientLink(Protocol):
     def saturated(self) -> bool:
         """True if so much waits for the socket that more should wait elsewhere."""
 
+    @property
+    def unread(self) -> bool:
+        """True if nothing is read from the socket at present, whatever the client sends."""
+
     def write(self, data: bytes) -> None:
         """Send bytes, in order, without waiting."""
 
@@ -158,7 +162,7 @@ class BrokerConnection:
 
     def check(self, now: float) -> None:
         """End a connection that has been silent for too long."""
-        if self.saturated:
+        if self._link.unread:
             self._silence.unread(now)
         if (end := self._silence.end(now)) is not None:
             self._broker.counters[f"broker.refused.{end.name}"] += 1
@@ -263,7 +267,7 @@ class BrokerConnection:
         self._may_last = granted.expiry > 0
         self.window = granted.window
         self._given = GivenAliases(granted.aliases)
-        self._silence.connect(granted.keep_alive)
+        self._silence.connect(granted.keep_alive, broker.now())
         self._session = session
         broker.counters["broker.connected"] += 1
         self.send(replace(granted.connack, session_present=present))

@@ -50,9 +50,10 @@ class ClientSilence:
         """CONNECT has come, and is answered at that instant."""
         self._connect_by = max(self._connect_by, instant + LATE_SECONDS)
 
-    def connect(self, keep_alive: int) -> None:
+    def connect(self, keep_alive: int, now: float) -> None:
         """CONNECT was accepted; with a keep alive of 0, silence between packets ends nothing."""
         self._connected = True
+        self._heard = now  # whoever had to wait for CONNACK had nothing to say meanwhile
         self._longest = GRACE * keep_alive if keep_alive else None
 
     def read(self, now: float, *, inside: bool) -> None:
@@ -60,7 +61,8 @@ class ClientSilence:
         self._inside_since = now if inside else None
 
     def unread(self, now: float) -> None:
-        """Nothing is read from the client at present, so the rest of its packet may be here."""
+        """Nothing is read from the client at present, so its packets, or the rest of one, may be here."""
+        self._heard = now
         if self._inside_since is not None:
             self._inside_since = now
 

@@ -37,6 +37,7 @@ from tests.broker import RunningBroker, running_broker
 from tests.mqtt_talk import Talk, begin_talk
 from tests.unit.assembly import ManualClock
 from tests.unit.core.broker.doors import Book
+from tests.unit.core.broker.peers import HandClock
 from tests.waiting import PATIENCE, eventually, turns
 
 
@@ -65,11 +66,13 @@ async def talk(running: RunningBroker, client_id: str, user: str | None = None) 
 
 
 @asynccontextmanager
-async def kept_in(path: Path, disk: Disk | None = None, door: Door | None = None) -> AsyncIterator[RunningBroker]:
+async def kept_in(
+    path: Path, disk: Disk | None = None, door: Door | None = None, clock: HandClock | None = None
+) -> AsyncIterator[RunningBroker]:
     """A broker over this folder; at the end all connections are closed, as the process does, and the folder, too."""
     folder = RocksFolder(path, COMMANDS, (disk or Disk()).flush)
     try:
-        async with running_broker(store=RocksSessions(folder), door=door) as running:
+        async with running_broker(store=RocksSessions(folder), door=door, clock=clock) as running:
             yield running
     finally:
         while TALKS:
@@ -134,6 +137,32 @@ async def test_a_ping_is_answered_while_the_disk_works_unless_it_would_overtake_
         disk.on.set()
         await busy.hear(Suback)
         await busy.hear(Pingresp)
+
+
+async def test_a_client_whose_packets_wait_for_the_disk_is_not_silent(tmp_path: Path) -> None:
+    disk, clock = Disk(), HandClock()
+    async with kept_in(tmp_path, disk, clock=clock) as running:
+        client, _ = await begin_talk(running, "c", TALKS, keep_alive=10)
+        client.say(Subscribe(1, (FilterOptions("t", 1),)))
+        await client.hear(Suback)
+        disk.on.clear()
+        for number in (1, 2):
+            client.say(Publish("t", b"x" * 200_000, 1, packet_id=number))
+        await eventually(lambda: running.counters["broker.received"] == 2)
+        client.say(Publish("t", b"last", 1, packet_id=3))
+        for _ in range(4):
+            clock.now += 15
+            running.broker.tick()
+        assert running.counters["broker.received"] == 2, "nothing more is read from it"
+        assert running.counters["broker.refused.keep_alive_timeout"] == 0
+        disk.on.set()
+        await eventually(lambda: running.counters["broker.received"] == 3)
+        clock.now += 15
+        running.broker.tick()
+        assert len(running.broker.connections) == 1
+        clock.now += 1
+        running.broker.tick()
+        assert running.counters["broker.refused.keep_alive_timeout"] == 1
 
 
 async def test_a_disk_that_fails_disconnects_and_refuses_until_it_takes_all_of_it(tmp_path: Path) -> None:

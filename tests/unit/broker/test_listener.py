@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from random import Random
@@ -14,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 
-from app.broker.listener import limited_peer
+from app.broker.listener import TICK_SECONDS, limited_peer
 from app.broker.stream import MessageStream
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import ProtocolVersion, ReasonCode
@@ -26,7 +28,8 @@ from app.core.peers import peer_of
 from app.runtime.system import resident_bytes
 from tests.broker import RunningBroker, running_broker
 from tests.services import find_binary
-from tests.unit.core.broker.peers import properties
+from tests.unit.broker.conftest import Run
+from tests.unit.core.broker.peers import HandClock, properties
 from tests.waiting import PATIENCE, eventually
 
 V3, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
@@ -250,6 +253,34 @@ async def test_a_reader_that_never_reads_bounds_itself() -> None:
         assert len(running.broker.sessions["raw"].waiting) <= 10
         assert running.counters["broker.dropped.slow_reader"] > 0
         assert running.counters["broker.dropped.queue_full"] > 0
+
+
+def uptime(running: RunningBroker) -> list[bytes]:
+    return [one.payload for one in running.broker.retained.matching("$SYS/broker/uptime", running.broker.now())]
+
+
+def test_what_comes_while_the_process_stands_still_ends_a_silence(run: Run) -> None:
+    async def story() -> None:
+        clock = HandClock()
+        async with running_broker(clock=clock) as running, raw(running) as peer:
+            await peer.say(encode(Connect(V5, "raw", keep_alive=10), V5))
+            await eventually(lambda: running.broker.sessions)
+            before = uptime(running)
+            loop, (bell, button) = asyncio.get_running_loop(), socket.socketpair()
+
+            def stand_still() -> None:
+                loop.remove_reader(bell)
+                peer.writer.write(encode(Pingreq(), V5))  # a client in another process, which does not stand still
+                clock.now += 60
+                time.sleep(TICK_SECONDS)
+
+            with bell, button:
+                loop.add_reader(bell, stand_still)
+                button.send(b"!")
+                await eventually(lambda: uptime(running) != before)
+            assert len(running.broker.connections) == 1
+
+    run(story())
 
 
 async def test_the_end_of_the_broker_is_told() -> None:

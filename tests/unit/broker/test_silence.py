@@ -22,6 +22,12 @@ from tests.waiting import PATIENCE
 PUBLISH = encode(Publish("t", b"x" * 1000), V5)
 
 
+class RestingStream(MessageStream):
+    """A stream that a test may leave unread."""
+
+    unread = False
+
+
 class ByteClient:
     """A client of a broker that hears its bytes."""
 
@@ -36,7 +42,7 @@ class ByteClient:
             bounds=BrokerBounds(),
         )
         self.version = version
-        self.stream = MessageStream(self.broker, None)
+        self.stream = RestingStream(self.broker, None)
         self.stream.begin()
         self.stream.feed(encode(Connect(version, "a", keep_alive=keep_alive), version))
 
@@ -82,10 +88,46 @@ def test_a_packet_may_come_slowly_while_it_comes() -> None:
 def test_whoever_is_not_read_may_have_said_the_rest() -> None:
     client = ByteClient()
     client.stream.feed(PUBLISH[:500])
-    client.stream.write(b"\x30" * 300_000)
-    assert client.stream.saturated
+    client.stream.unread = True
     client.pass_seconds(60)
     assert not client.closed
+
+
+def test_whoever_is_not_read_is_not_silent_until_it_is_read_again() -> None:
+    client = ByteClient(keep_alive=10)
+    client.stream.unread = True
+    client.pass_seconds(60)
+    assert not client.closed
+    client.stream.unread = False
+    client.pass_seconds(15)
+    assert not client.closed
+    client.pass_seconds(0.5)
+    assert client.counters["broker.refused.keep_alive_timeout"] == 1
+
+
+def test_whoever_does_not_read_is_silent_nevertheless() -> None:
+    client = ByteClient(keep_alive=10)
+    client.stream.write(b"\x30" * 300_000)
+    assert client.stream.saturated
+    client.pass_seconds(15.5)
+    assert client.counters["broker.refused.keep_alive_timeout"] == 1
+
+
+async def test_whoever_waits_for_connack_may_say_nothing_meanwhile() -> None:
+    client = ByteClient()
+    streams = [client.stream]
+    for _ in range(2):
+        stream = MessageStream(client.broker, None)
+        stream.begin()
+        stream.feed(encode(Connect(V5, "a", keep_alive=1), V5))
+        streams.append(stream)
+    assert client.counters["broker.backed_off"] == 1
+    client.clock.now += 4
+    await asyncio.wait_for(streams[2].outgoing(), PATIENCE)
+    client.pass_seconds(1.5)
+    assert client.counters["broker.refused.keep_alive_timeout"] == 0
+    client.pass_seconds(0.5)
+    assert client.counters["broker.refused.keep_alive_timeout"] == 1
 
 
 async def test_what_follows_a_connect_that_waits_is_read_when_it_is_accepted() -> None:

@@ -54,6 +54,7 @@ class Peer:
     def __init__(self, bench: BrokerBench, version: ProtocolVersion) -> None:
         self.version = version
         self.saturated = False
+        self.unread = False
         self.closed = False
         self.gone = False
         """True once the client has ended the connection: what is still sent to it is lost."""
