@@ -35,6 +35,29 @@ _Shown = Mapping[str, Any]
 _log = structlog.get_logger(__name__)
 
 
+class AlertingTls(ssl.SSLObject):
+    """TLS whose client is told why a handshake has failed (RFC 8446, 6.2; docs/adr/0176).
+
+    OpenSSL has written the alert when it raises an error, but asyncio and uvloop drop what is unsent at an error, and
+    send it when more is to be read. So more is said to be needed once. What comes then, the client's end or the
+    timeout of the handshake, ends the connection.
+    """
+
+    _fault: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        """See SSLObject."""
+        if self._fault is not None:
+            raise self._fault
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as fault:
+            self._fault = fault
+            raise ssl.SSLWantReadError from fault
+
+
 class ServerCertificate:
     """A certificate and its key, from two PEM files; ConfigurationError when they cannot be used.
 
@@ -129,6 +152,7 @@ def _context(cert_file: Path, key_file: Path, client_ca_file: Path | None) -> ss
         raise ConfigurationError(f"{KEY_FILE}: {key_file} is encrypted, and nobody can be asked for its password")
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = AlertingTls
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(cert_file, key_file, password=ask)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -24,11 +26,12 @@ from app.core.errors import ConfigurationError
 from app.runtime.system import SystemClock
 from tests.broker import RunningBroker, running_broker
 from tests.certificates import CertificateAuthority, CertificateFiles, make_certificate
+from tests.services import find_binary
 from tests.unit.assembly import ManualClock
 from tests.unit.broker.conftest import Run
 from tests.unit.broker.test_door import Gate
 from tests.unit.broker.test_tls import Peer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 V5 = ProtocolVersion.V5
 WRONG, REFUSED = ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED
@@ -143,6 +146,44 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_connection(run: Run, tmp_
             assert at.running.broker.sessions == {}
 
     run(story())
+
+
+@pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
+@pytest.mark.parametrize(
+    ("who", "alert"),
+    [("another authority", "unknown ca"), ("expired", "certificate expired")],
+    ids=["other", "expired"],
+)
+def test_it_is_told_why_by_an_alert_of_tls(run: Run, tmp_path: Path, version: str, who: str, alert: str) -> None:
+    """RFC 8446, 6.2, and RFC 5246, 7.2.2, as openssl hears it."""
+
+    async def story() -> None:
+        async with site(tmp_path) as at:
+            if who == "expired":
+                files = at.devices.issue("SN1", days=-1)
+            else:
+                files = CertificateAuthority(tmp_path, "others", "others.pem").issue("SN1")
+            said = await asyncio.to_thread(openssl, at, files, version)
+            assert re.search(rf"alert {alert}\b", said), said
+            await eventually(lambda: at.running.counters["broker.refused.tls_handshake"] == 1)
+            assert at.running.broker.taken == 0
+
+    run(story())
+
+
+def openssl(at: Site, files: CertificateFiles, version: str) -> str:
+    """Connect with this certificate; what was said when the broker had ended the connection."""
+    shown = ["-cert", str(files.certificate), "-key", str(files.key), "-CAfile", str(at.server.authority)]
+    command = [find_binary("openssl", "openssl"), "s_client", version, "-quiet", *shown]
+    done = subprocess.run(
+        [*command, "-connect", f"localhost:{at.running.tls_port}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.stderr
 
 
 def test_who_shows_none_needs_a_key(run: Run, tmp_path: Path) -> None:
