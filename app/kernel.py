@@ -153,6 +153,10 @@ class Kernel:
         """Microseconds since 1970, as this machine believes."""
         return wall_us(self.clock)
 
+    async def live(self) -> Sequence[str]:
+        """Return the ids of the nodes that are alive; StoreUnavailableError."""
+        return [one.node_id for one in await self.cluster.nodes()]
+
     @property
     def interval(self) -> float:
         """The number of seconds between two rounds of what goes on by itself."""

@@ -13,7 +13,7 @@ from app.access.devices import Devices
 from app.access.keys import KeyAdministrator
 from app.access.people import People
 from app.access.plane import AccessPlane, open_access
-from app.access.ports import Everybody
+from app.access.ports import Access, Everybody
 from app.api.application import Application
 from app.api.event_json import event_json
 from app.api.fleet_body import FleetBodyReader
@@ -36,7 +36,7 @@ from app.node import Node
 from app.observed import Observed, event_spans, open_observers
 from app.observers.measures import CommandMeasures
 from app.overview import NodeDeaths, Overviews, glance_at
-from app.plane import observers_of, services_of
+from app.plane import HasPlane, observers_of, services_of
 from app.queues.plane import open_queues
 from app.queues.pusher import QueueParcels
 from app.replies.plane import open_replies
@@ -44,7 +44,7 @@ from app.runtime.services import Services
 from app.runtime.telemetry import Fill
 from app.settings import Settings
 from app.traffic import open_traffic
-from app.webhooks.plane import nobody, open_webhooks
+from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
 
 class Homing:
@@ -80,13 +80,7 @@ class Homing:
             observed,
             canary,
             replies_to=replies.replies_to,
-            around=CommandSurroundings(
-                told_of=nobody if webhooks is None else webhooks.book.told_of,
-                offline_since=known.offline_since,
-                online=known.online,
-                last_event=known.last_event,
-                may_send=partial(may_send, authority),
-            ),
+            around=_around_commands(known, webhooks, authority),
         )
         fleets = _fleets(kernel, access, audit, known, commands)
         deaths = NodeDeaths(kernel.now_us)
@@ -95,21 +89,13 @@ class Homing:
         )
         # As they start; they stop in the opposite order.
         # The broker goes last, as devices and this node itself are connected to it.
-        in_order = [
-            *(broker, audit, kernel, observed, commands, replies, membership, webhooks, access, events, queues, fleets),
-        ]
-        services = Services(services_of(in_order), on_failure)
-        self.node: Final = Node(membership.parts, services)
-
-        def fills() -> dict[str, Fill]:
-            own = {
-                "streams": self.application.streams.fill(),
-                "overviews": self.application.overviews.fill(),
-            }
-            return {**services.fills(), **own, **{name: fill() for name, fill in (outside or {}).items()}}
-
+        in_order: list[HasPlane | None] = [broker, audit, kernel, observed, commands, replies, membership]
+        in_order += [webhooks, access, events, queues, fleets]
+        self._services = Services(services_of(in_order), on_failure)
+        self._outside = outside or {}
+        self.node: Final = Node(membership.parts, self._services)
         ports = Ports(
-            node=_this_node(kernel, services, self.node, commands, observed.measures, fills),
+            node=_this_node(kernel, self._services, self.node, commands, observed.measures, self._fills),
             commands=_commands(kernel, commands),
             access=authority,
             logins=None if access is None else access.logins,
@@ -123,7 +109,7 @@ class Homing:
             fleets=fleets,
             traffic=open_traffic(kernel),
             drafts=open_drafts(kernel),
-            overviews=_overviews(kernel, observed, commands, deaths, self.node, fills),
+            overviews=_overviews(kernel, observed, commands, deaths, self.node, self._fills),
         )
         self.application: Final = Application(ports, settings, self._lifespan)
         kernel.access_changed.add(self.application.recheck)
@@ -133,6 +119,10 @@ class Homing:
     async def drain(self) -> None:
         """Say that the node is about to stop, and go on serving until everybody knows."""
         await self.node.drain(self._drain_delay)
+
+    def _fills(self) -> dict[str, Fill]:
+        own = {"streams": self.application.streams.fill(), "overviews": self.application.overviews.fill()}
+        return {**self._services.fills(), **own, **{name: fill() for name, fill in self._outside.items()}}
 
     @asynccontextmanager
     async def _lifespan(self, _application: FastAPI) -> AsyncIterator[None]:
@@ -145,6 +135,16 @@ class Homing:
         except BaseException as error:  # uvicorn only logs it
             self._on_failure(error)
             raise
+
+
+def _around_commands(known: KnownFromEvents, webhooks: WebhookPlane | None, authority: Access) -> CommandSurroundings:
+    return CommandSurroundings(
+        told_of=nobody if webhooks is None else webhooks.book.told_of,
+        offline_since=known.offline_since,
+        online=known.online,
+        last_event=known.last_event,
+        may_send=partial(may_send, authority),
+    )
 
 
 def _fleets(

@@ -133,17 +133,16 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
     keeper = _keeper(settings, store, plan, clock, counters, hourly=cold is not None)
     writer = _writer(settings, store, new_secret(), keeper, counters, spans)
     build = partial(Intake, plan=plan, writer=writer, clock=clock, counters=counters, heard=heard)
+    presence = PresenceKeeper(store, plan, clock, counters)
     intake = build(
-        role=role,
-        open_mqtt=open_mqtt,
-        reader=EventReader(profiles, events=sharing is None),
-        presence=PresenceKeeper(store, plan, clock, counters),
+        role=role, open_mqtt=open_mqtt, reader=EventReader(profiles, events=sharing is None), presence=presence
     )
-    shared = None
-    if sharing is not None:
-        shared = SharedIntake(sharing, EventReader(profiles, presence=False), EventReader(profiles).filters(), build)
+    shared = None if sharing is None else _shared_intake(sharing, profiles, build)
     reader = EventsReader(store, plan, gate.check)
     values = LastValues(store, plan, reader, gate)
+    publisher = EventPublisher(
+        log=store, plan=plan, reader=reader, values=values, keeper=keeper, gate=gate, spans=spans
+    )
     tails = Tails(store, reader, counters, clock)
     life = EventLife(
         store=store,
@@ -159,9 +158,7 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
         plan=plan,
         reader=reader,
         values=values,
-        publisher=EventPublisher(
-            log=store, plan=plan, reader=reader, values=values, keeper=keeper, gate=gate, spans=spans
-        ),
+        publisher=publisher,
         cursors=NamedCursors(store, reader, gate, clock, counters),
         tails=tails,
         presence=DevicePresence(values, plan, intake.is_held),
@@ -171,6 +168,12 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
         store=store,
         plane=Plane(name="events", services=[life.service()]),
     )
+
+
+def _shared_intake(
+    sharing: IntakeSharing, profiles: Collection[DeviceProfile], build: Callable[..., Intake]
+) -> SharedIntake:
+    return SharedIntake(sharing, EventReader(profiles, presence=False), EventReader(profiles).filters(), build)
 
 
 def _keeper(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -61,29 +61,8 @@ def open_fleets(
     around: FleetSurroundings,
 ) -> FleetPlane:
     """Fleet runs over held commands."""
-    store = kernel.store.fleets
-    driving = DriverPorts(
-        store=store,
-        commands=kernel.store,
-        children=holder,
-        cancel=cancel,
-        online=around.online,
-        access=around.access,
-        retention=kernel.settings.store.retention,
-        clock=kernel.clock,
-        counters=kernel.counters,
-    )
-
-    async def live() -> Sequence[str]:
-        return [one.node_id for one in await kernel.cluster.nodes()]
-
-    drivers = FleetDrivers(
-        ports=driving,
-        live=live,
-        node_id=kernel.info.node_id,
-        secret=kernel.adapters.new_secret(),
-        interval=kernel.interval,
-    )
+    store, schedules = kernel.store.fleets, kernel.store.schedules
+    drivers = _drivers(kernel, holder, cancel, around)
     administration = FleetAdministrator(
         store=store,
         commands=kernel.store,
@@ -92,26 +71,12 @@ def open_fleets(
         drivers=drivers,
         new_ulid=kernel.adapters.new_ulid,
     )
-    work = ScheduledWork(
-        WorkPorts(
-            access=around.access,
-            runs=administration,
-            commands=kernel.store,
-            holder=holder,
-            audit=around.audit,
-            read_run=around.read_run,
-            read_command=around.read_command,
-            cancel=cancel,
-            retention=kernel.settings.store.retention,
-            profile=kernel.settings.profile,
-        )
-    )
-    schedules = kernel.store.schedules
+    work = _work(kernel, holder, cancel, administration, around)
     scheduler = Scheduler(
         store=schedules,
         commands=kernel.store,
         work=work,
-        live=live,
+        live=kernel.live,
         node_id=kernel.info.node_id,
         interval=kernel.interval,
         counters=kernel.counters,
@@ -129,4 +94,53 @@ def open_fleets(
                 Service("schedules", scheduler.run),
             ],
         ),
+    )
+
+
+def _drivers(
+    kernel: Kernel,
+    holder: CommandHolder,
+    cancel: Callable[[str], Awaitable[Finished]],
+    around: FleetSurroundings,
+) -> FleetDrivers:
+    ports = DriverPorts(
+        store=kernel.store.fleets,
+        commands=kernel.store,
+        children=holder,
+        cancel=cancel,
+        online=around.online,
+        access=around.access,
+        retention=kernel.settings.store.retention,
+        clock=kernel.clock,
+        counters=kernel.counters,
+    )
+    return FleetDrivers(
+        ports=ports,
+        live=kernel.live,
+        node_id=kernel.info.node_id,
+        secret=kernel.adapters.new_secret(),
+        interval=kernel.interval,
+    )
+
+
+def _work(
+    kernel: Kernel,
+    holder: CommandHolder,
+    cancel: Callable[[str], Awaitable[Finished]],
+    runs: FleetAdministrator,
+    around: FleetSurroundings,
+) -> ScheduledWork:
+    return ScheduledWork(
+        WorkPorts(
+            access=around.access,
+            runs=runs,
+            commands=kernel.store,
+            holder=holder,
+            audit=around.audit,
+            read_run=around.read_run,
+            read_command=around.read_command,
+            cancel=cancel,
+            retention=kernel.settings.store.retention,
+            profile=kernel.settings.profile,
+        )
     )

@@ -94,9 +94,6 @@ def _deliverer(
         waiting=waiting,
     )
 
-    async def live() -> Sequence[str]:
-        return [node.node_id for node in await kernel.cluster.nodes()]
-
     def open_lane(endpoint: Endpoint) -> DeliveryLane:
         return DeliveryLane(
             endpoint.id,
@@ -113,7 +110,7 @@ def _deliverer(
         collector=collector,
         book=book,
         waiting=waiting,
-        live=live,
+        live=kernel.live,
         node_id=kernel.info.node_id,
         open_lane=open_lane,
         pushes=lambda: sources.queues is not None,
