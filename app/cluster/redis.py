@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import timedelta
 from importlib import resources
 from typing import Any, Final
@@ -15,6 +13,7 @@ import structlog
 
 from app.cluster.channel import ChannelReader, carried, note
 from app.cluster.directory import NodeInfo
+from app.cluster.node_text import node_of, text_of
 from app.cluster.wakeups import ChannelHandlers
 from app.core import keys
 from app.core.clock import Clock
@@ -273,7 +272,7 @@ class RedisCluster:
         node, self._node = self._node, None
         if node is None:
             return
-        nothing_left = await self._run("leave", node, [_encode(node), node.client_id, "1" if session_kept else "0"])
+        nothing_left = await self._run("leave", node, [text_of(node), node.client_id, "1" if session_kept else "0"])
         await self._redis.call("DEL", keys.draining(node.node_id), keys.knows(node.node_id))
         if nothing_left:
             await self._redis.call("ZREM", keys.NODES, node.node_id)
@@ -283,8 +282,8 @@ class RedisCluster:
         asked_at = self._clock.monotonic()
         await self._enlist(node)
         arguments = [
-            *(_encode(node), node.client_id, self._lease_ms, self._session_ms),
-            *(("", "") if replaces is None else (_encode(replaces), replaces.client_id)),
+            *(text_of(node), node.client_id, self._lease_ms, self._session_ms),
+            *(("", "") if replaces is None else (text_of(replaces), replaces.client_id)),
         ]
         holder = await self._run("join", node, arguments)
         if holder is not None:
@@ -305,7 +304,7 @@ class RedisCluster:
 
     async def _renew(self, node: NodeInfo) -> bool:
         asked_at = self._clock.monotonic()
-        arguments = [_encode(node), node.client_id, self._lease_ms, self._session_ms]
+        arguments = [text_of(node), node.client_id, self._lease_ms, self._session_ms]
         if not await self._run("renew", node, arguments):
             return False
         self._renewed_at = asked_at
@@ -364,7 +363,7 @@ class RedisCluster:
     def _decode(self, text: str, node_id: str) -> NodeInfo | None:
         """An incarnation, None when it cannot be read: another version may write what this one does not know."""
         try:
-            return _decode(text)
+            return node_of(text)
         except (ValueError, TypeError, KeyError) as error:
             self._counters["drop.unreadable_lease"] += 1
             if text not in self._unreadable and len(self._unreadable) < MOST_NAMED:
@@ -397,22 +396,6 @@ def _lua(name: str) -> str:
 
 def _milliseconds(duration: timedelta) -> int:
     return round(duration / timedelta(milliseconds=1))
-
-
-def _encode(node: NodeInfo) -> str:
-    return json.dumps(asdict(node), sort_keys=True)
-
-
-def _decode(text: str) -> NodeInfo:
-    """Reads what this version and the one before have written, and from a later one what it knows of it."""
-    facts = json.loads(text)
-    return NodeInfo(
-        node_id=str(facts["node_id"]),
-        incarnation=str(facts["incarnation"]),
-        client_id=str(facts["client_id"]),
-        started_at=float(facts["started_at"]),
-        filters=tuple(str(one) for one in facts["filters"]),
-    )
 
 
 def _text(reply: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.analysis.report.page import log_scale
+from app.analysis.report.scales import log_scale
 from app.analysis.report.text import THIN, duration, share
 
 

@@ -27,7 +27,8 @@ from app.analysis.deadlines import TIMEOUTS_NAME, End, cut_of, timeouts_file
 from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Row, Rows
 from app.analysis.options import AnalyzeOptions
 from app.analysis.places import as_json
-from app.analysis.report.page import HOUR, REPORT_NAME, TOP, UNITS, render
+from app.analysis.report.page import REPORT_NAME, TOP, UNITS, render
+from app.analysis.report.scales import HOUR
 from app.analysis.rollup import STAGES
 from app.analysis.source import EVENTS, LATENCY, MEANINGS, OUTCOMES
 from app.core.errors import ConfigurationError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -21,12 +21,12 @@ from markupsafe import Markup
 
 from app.analysis.contracts import TABLES
 from app.analysis.lake import Row, Rows
+from app.analysis.report.scales import HOUR, Axis, Scale, Ticks, linear_scale, log_scale
 from app.analysis.report.text import clean, count, day, duration, known, minute, ratio, share, span, with_unit
 
 REPORT_NAME: Final = "report.html"
 MOST_ROWS: Final = 24
 """Of a table, and of the strips of a plot."""
-HOUR: Final = timedelta(hours=1)
 TOP: Final = 20
 """Devices that are shown as slowest and as flakiest."""
 MOST_STEPS: Final = 372
@@ -34,8 +34,6 @@ MOST_STEPS: Final = 372
 FEW: Final = 100
 """Of fewer commands a share says little."""
 UNITS: Final = {table.name: {column.name: column.unit for column in table.columns} for table in TABLES}
-MOST_TAIL: Final = 0.75
-"""A tail is cut off when it leaves no more of the time than this share."""
 FIGURES: Final = (
     *("commands", "succeeded_share", "failed_share", "timed_out_share"),
     *("p50_us", "p90_us", "p99_us", "arrivals_peak", "in_flight_peak"),
@@ -48,7 +46,6 @@ _PARTS: Final = {
 }
 """How the verdict names them."""
 _PERCENTILES: Final = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p999"}
-Ticks = Sequence[tuple[float, str]]
 
 
 class SvgMark(NamedTuple):
@@ -80,102 +77,6 @@ class Plot(NamedTuple):
     tips: Sequence[tuple[float, float, str, Sequence[tuple[str, str]]]] = ()
     note: str = ""
     """What is not drawn."""
-
-
-class Scale(NamedTuple):
-    """From values to 0 … 1; what is outside lies on the edge."""
-
-    low: float
-    high: float
-    log: bool = False
-
-    def __call__(self, value: float) -> float:
-        """The place of the value, between 0 and 1."""
-        low, high = self.low, self.high
-        if self.log:
-            low, high, value = math.log(low), math.log(high), math.log(max(value, low))
-        return min(1.0, max(0.0, (value - low) / (high - low)))
-
-    def ticks(self, show: Callable[..., str]) -> Ticks:
-        """At most six round values: of a logarithmic scale 1, 2, 5 when they are few, else powers of ten of one."""
-        values = [0.0, self.high / 2, self.high]
-        if self.log:
-            found = [step * 10.0**power for power in range(-2, 15) for step in (1, 2, 5)]
-            found = [value for value in found if self.low <= value <= self.high]
-            values = next(found[::every] for every in (1, 3, 6, 9, 12) if len(found[::every]) <= 6)  # noqa: PLR2004
-        return [(round(100 * self(value), 2), show(value, trim=True)) for value in values]
-
-
-def log_scale(values: Iterable[float]) -> Scale:
-    """A logarithmic scale with a little room on both sides, and with two ticks at least."""
-    positive = [value for value in values if value > 0] or [1.0]
-    low, high = min(positive), max(positive)
-    middle = math.sqrt(low * high)
-    return Scale(min(low, middle / 2) / 1.15, max(high, middle * 2) * 1.15, log=True)
-
-
-def linear_scale(values: Iterable[float]) -> Scale:
-    """From 0 to the next round number."""
-    top = max(values, default=0.0) or 1.0
-    power = 10.0 ** math.floor(math.log10(top))
-    return Scale(0.0, next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= top * 0.9999))
-
-
-def _step(hours: float, most: int) -> int:
-    """Whole hours that divide a day, or whole days, of which there are at most so many."""
-    return next((step for step in (1, 2, 3, 4, 6, 8, 12) if hours <= step * most), 24 * math.ceil(hours / 24 / most))
-
-
-def _without_tails(counts: Sequence[tuple[datetime, int]]) -> Sequence[tuple[datetime, int]]:
-    """Hours and their commands without those at both ends that have a thousandth of the commands at most."""
-    least, upto = sum(n for _, n in counts) / 1000, [0, *accumulate(n for _, n in counts)]
-    kept = [at for at, past in enumerate(pairwise(upto)) if past[1] > least and past[0] < upto[-1] - least]
-    return counts[kept[0] : kept[-1] + 1] if kept else counts
-
-
-class Axis(NamedTuple):
-    """The period in bins of whole hours; so many commands are outside."""
-
-    begin: datetime
-    end: datetime
-    hours: int
-    outside: int = 0
-
-    @classmethod
-    def of(cls, rows: Sequence[Row], most: int) -> Axis:
-        """From the first to the last hour with at most so many bins, but for a long tail of few commands."""
-        counts = sorted((row["hour"], row["commands"]) for row in rows) or [(datetime(1970, 1, 1, tzinfo=UTC), 0)]
-        within = _without_tails(counts)
-        if (within[-1][0] - within[0][0] + HOUR) > MOST_TAIL * (counts[-1][0] - counts[0][0] + HOUR):
-            within = counts
-        outside = sum(n for _, n in counts) - sum(n for _, n in within)
-        begin, end = within[0][0], within[-1][0] + HOUR
-        return cls(begin, end, _step((end - begin) / HOUR, most), outside)
-
-    @property
-    def note(self) -> str:
-        """A note about what the scale does not show, in words."""
-        return f"Commands before or after it, which are not drawn: {count(self.outside)}." if self.outside else ""
-
-    def place(self, at: datetime, bins: int = 0) -> float:
-        """The place of an instant, or of so many bins after it, between 0 and 1."""
-        return min(1.0, max(0.0, (at + bins * self.hours * HOUR - self.begin) / (self.end - self.begin)))
-
-    def bins(self, rows: Iterable[Row]) -> dict[datetime, list[Row]]:
-        """Begin of the bin -> what happened in it."""
-        found: dict[datetime, list[Row]] = {}
-        for row in sorted((row for row in rows if self.begin <= row["hour"] < self.end), key=lambda row: row["hour"]):
-            number = (row["hour"] - self.begin) // HOUR // self.hours
-            found.setdefault(self.begin + number * self.hours * HOUR, []).append(row)
-        return found
-
-    def ticks(self) -> Ticks:
-        """At most five round hours and days, as a phone is narrow."""
-        first, step = self.begin.replace(hour=0), _step((self.end - self.begin) / HOUR, 5)
-        places = [first + number * HOUR for number in range(0, (self.end - first) // HOUR + 1, step)]
-        places = [at for at in places if at >= self.begin]
-        texts = [f"{at:%H:%M}" if at.hour else day(at) for at in places]
-        return [(round(100 * self.place(at), 2), text) for at, text in zip(places, texts, strict=True)]
 
 
 def _at(place: float) -> str:

@@ -7,20 +7,16 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from importlib import import_module, resources
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-
-def _class(path: str) -> Any:
-    """A class of the product. Untyped: what is planted does not fit, on purpose."""
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(module), name)
+from tests.rig.planting import change, product_class
 
 
 def sends_what_another_has_claimed() -> None:
     """A held command is sent as well by a node that did not win it."""
-    claimant = _class("app.commands.held.claimant.Claimant")
+    claimant = product_class("app.commands.held.claimant.Claimant")
     claim = claimant.claim
 
     async def careless(self: Any, command: Any) -> Any:
@@ -34,7 +30,7 @@ def sends_what_another_has_claimed() -> None:
 
 def puback_before_store() -> None:
     """PUBACK as soon as a response has come."""
-    inbox = _class("app.mqtt.inbox.Inbox")
+    inbox = product_class("app.mqtt.inbox.Inbox")
     handle = inbox.handle
 
     def too_early(self: Any, delivery: Any) -> None:
@@ -50,12 +46,12 @@ def no_adoption() -> None:
     async def look(_self: Any) -> None:
         pass
 
-    _class("app.cluster.adopter.Adopter").look = look
+    product_class("app.cluster.adopter.Adopter").look = look
 
 
 def adoption_throws_away() -> None:
     """The messages of a dead node's session are acknowledged and forgotten."""
-    session = _class("app.mqtt.paho_drain.PahoSessionDrain")
+    session = product_class("app.mqtt.paho_drain.PahoSessionDrain")
     drain = session.drain
 
     async def in_vain(self: Any, filters: Any, _handler: Any, idle: timedelta) -> Any:
@@ -70,7 +66,7 @@ def stops_without_handing_over() -> None:
     async def hand_over(_self: Any, _steps: Any) -> bool:
         return True
 
-    _class("app.node.Node")._hand_over = hand_over
+    product_class("app.node.Node")._hand_over = hand_over
 
 
 def sweep_off() -> None:
@@ -79,12 +75,12 @@ def sweep_off() -> None:
     async def sweep(self: Any) -> None:
         await asyncio.sleep(self._interval)
 
-    _class("app.commands.deadlines.sweeper.Sweeper").sweep = sweep
+    product_class("app.commands.deadlines.sweeper.Sweeper").sweep = sweep
 
 
 def no_fencing() -> None:
     """A node that lost its lease does not notice."""
-    cluster = _class("app.cluster.redis.RedisCluster")
+    cluster = product_class("app.cluster.redis.RedisCluster")
     renew = cluster._renew
 
     async def always(self: Any, node: Any) -> bool:
@@ -96,8 +92,8 @@ def no_fencing() -> None:
 
 def publishes_late() -> None:
     """A command that could not be sent is sent when the broker is back, as paho would do by itself (F5)."""
-    client, link = _class("app.mqtt.paho.PahoMqttClient"), _class("app.mqtt.paho_link.PahoLink")
-    unavailable = _class("app.core.errors.BrokerUnavailableError")
+    client, link = product_class("app.mqtt.paho.PahoMqttClient"), product_class("app.mqtt.paho_link.PahoLink")
+    unavailable = product_class("app.core.errors.BrokerUnavailableError")
     publish, open_link = client.publish, link.open
     kept: list[Any] = []
 
@@ -120,7 +116,7 @@ def publishes_late() -> None:
 
 def wake_ups_lost_and_no_resync() -> None:
     """A caller learns of an outcome only where its response came in."""
-    waker = _class("app.callbacks.waker.Waker")
+    waker = product_class("app.callbacks.waker.Waker")
 
     async def fetch(_self: Any, _ids: Any, _way: Any) -> None:
         pass
@@ -132,8 +128,8 @@ def wake_ups_lost_and_no_resync() -> None:
 def publish_before_register() -> None:
     """The command leaves before it is on record (F1)."""
     invoker, store = (
-        _class("app.commands.send.invoker.Invoker"),
-        _class("app.store.redis.commands.store.RedisStateStore"),
+        product_class("app.commands.send.invoker.Invoker"),
+        product_class("app.store.redis.commands.store.RedisStateStore"),
     )
     opened, publish, register = invoker._open, invoker._publish, store.register
     begun: list[Any] = []
@@ -144,7 +140,7 @@ def publish_before_register() -> None:
 
     async def send_first(self: Any, registration: Any) -> Any:
         sender = begun.pop()
-        now = round(_class("app.runtime.system.SystemClock")().wall() * 1_000_000)
+        now = round(product_class("app.runtime.system.SystemClock")().wall() * 1_000_000)
         command = registration.command(now, now + registration.timeout // timedelta(microseconds=1))
         pending = sender._open_commands.get(command.id)
         pending.about(command)
@@ -159,7 +155,7 @@ def publish_before_register() -> None:
 
 def idempotency_ignored() -> None:
     """A retry is a new command (F14)."""
-    registrar = _class("app.commands.send.registrar.Registrar")
+    registrar = product_class("app.commands.send.registrar.Registrar")
     registration_of = registrar.registration
     registrar.registration = lambda self, request, *asked: registration_of(
         self, replace(request, idempotency_key=None), *asked
@@ -168,7 +164,7 @@ def idempotency_ignored() -> None:
 
 def drops_when_full() -> None:
     """A node that has fifty responses under way acknowledges and drops the others (F54)."""
-    inbox = _class("app.mqtt.inbox.Inbox")
+    inbox = product_class("app.mqtt.inbox.Inbox")
     handle = inbox.handle
 
     def drop(self: Any, delivery: Any) -> None:
@@ -182,38 +178,28 @@ def drops_when_full() -> None:
 
 def outcome_overwritten() -> None:
     """A response that comes after the outcome replaces it: no compare-and-set (F8)."""
-    _change("commands/respond", "if not finished then\n  local outcome", "if state ~= 'running' then\n  local outcome")
+    change("commands/respond", "if not finished then\n  local outcome", "if state ~= 'running' then\n  local outcome")
 
 
 def oldest_waiter_wins() -> None:
     """A response answers the command that has waited longest on its topic, whatever id it carries (F10)."""
     oldest = "redis.call('ZRANGE', key('topic', topic_digest), 0, 0)[1] or ARGV[2]"
-    _change("commands/respond", "  id = ARGV[2]\n", f"  id = {oldest}\n")
+    change("commands/respond", "  id = ARGV[2]\n", f"  id = {oldest}\n")
 
 
 def index_never_ends() -> None:
     """The topic index has no end of its own, and an outcome takes nothing out of it (F36)."""
-    _change("commands/common", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
-    _change(
+    change("commands/common", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
+    change(
         "commands/common",
         "redis.call('PEXPIREAT', name, at_ms)\n  end\nend\n\n-- The field",
         "redis.call('TIME')\n  end\nend\n\n-- The field",
     )
 
 
-def _change(script: str, old: str, new: str) -> None:
-    """Plant a mistake into a Lua script, before it is loaded."""
-    source = (resources.files("app.store.redis") / "lua" / f"{script}.lua").read_text()
-    if source.count(old) != 1:
-        raise LookupError(f"{script}.lua has {source.count(old)} times what the mutant is to change; needed is once")
-    kind = _class("app.store.redis.driver.combiner.Script")
-    of = kind.of
-    kind.of = lambda text, **more: of(text.replace(old, new), **more)
-
-
 def old_session_left_behind() -> None:
     """A node that begins again does not note its old session to be adopted."""
-    cluster = _class("app.cluster.redis.RedisCluster")
+    cluster = product_class("app.cluster.redis.RedisCluster")
     join = cluster.join
 
     async def forgetful(self: Any, node: Any, **_replaces: Any) -> None:
@@ -236,7 +222,7 @@ def ghosts_in_the_group() -> None:
 
 def only_leases_tell() -> None:
     """A session that has lost its connection waits until the lease of its node has run out."""
-    cluster = _class("app.cluster.redis.RedisCluster")
+    cluster = product_class("app.cluster.redis.RedisCluster")
     claim = cluster.claim
 
     async def patient(self: Any, orphan: Any, right: timedelta, **_lost: Any) -> Any:
@@ -247,12 +233,12 @@ def only_leases_tell() -> None:
 
 def wills_unheard() -> None:
     """Nobody acts on what the broker says of dead sessions."""
-    _class("app.cluster.adopter.Adopter").heard = lambda _self, _notice: None
+    product_class("app.cluster.adopter.Adopter").heard = lambda _self, _notice: None
 
 
 def canary_always_well() -> None:
     """Canaries die and nobody says so."""
-    _class("app.cluster.canary.Canary").health = "ok"
+    product_class("app.cluster.canary.Canary").health = "ok"
 
 
 def canary_never_forgives() -> None:
@@ -266,12 +252,12 @@ def waits_when_taken_over() -> None:
     async def taken_over(_self: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
-    _class("app.mqtt.paho.PahoMqttClient").taken_over = taken_over
+    product_class("app.mqtt.paho.PahoMqttClient").taken_over = taken_over
 
 
 def webhooks_try_once() -> None:
     """A delivery that a receiver did not take is given up."""
-    delivery = _class("app.core.webhooks.deliveries.Delivery")
+    delivery = product_class("app.core.webhooks.deliveries.Delivery")
     after = delivery.after
 
     def once(self: Any, *asked: Any) -> Any:
@@ -284,7 +270,7 @@ def webhooks_try_once() -> None:
 
 def events_acknowledged_at_once() -> None:
     """PUBACK for an event as soon as it has come."""
-    intake = _class("app.events.intake.Intake")
+    intake = product_class("app.events.intake.Intake")
     keep = intake._keep
 
     def too_early(self: Any, arrival: Any, entries: Any) -> None:
@@ -306,18 +292,18 @@ class _Settled:
 
 def events_without_a_fence() -> None:
     """A former intake goes on appending when another node is the intake."""
-    _change("events/append", "tonumber(ARGV[2]) < epoch then", "false then")
+    change("events/append", "tonumber(ARGV[2]) < epoch then", "false then")
 
 
 def events_given_up() -> None:
     """An event that the log did not take at once is given up and acknowledged, as nobody should wait."""
-    writer = _class("app.events.writer.EventWriter")
+    writer = product_class("app.events.writer.EventWriter")
 
     async def append(self: Any, shard: Any, batch: Any) -> bool:
         try:
             self._admit(shard.database)
             await self._log.append(shard, [one.entry for one in batch], batch[0].epoch)
-        except _class("app.core.errors.HomingError"):
+        except product_class("app.core.errors.HomingError"):
             self._counters["events.refused"] += len(batch)
         return True
 
@@ -326,7 +312,7 @@ def events_given_up() -> None:
 
 def events_out_of_line() -> None:
     """Batches of a shard are appended at the same time."""
-    writer = _class("app.events.writer.EventWriter")
+    writer = product_class("app.events.writer.EventWriter")
 
     async def serve(self: Any, shard: Any, waiting: Any, _full: Any) -> None:
         async def one(batch: Any) -> None:
@@ -345,7 +331,7 @@ def events_out_of_line() -> None:
 
 def events_before_they_are_durable() -> None:
     """An append is acknowledged when it is in the memory of the process: without log in front, and without sync."""
-    folder, options = _class("app.store.rocks.folder.RocksFolder"), _class("rocksdict.WriteOptions")
+    folder, options = product_class("app.store.rocks.folder.RocksFolder"), product_class("rocksdict.WriteOptions")
 
     def commit(self: Any, rows: Any) -> None:
         without_log = options()
@@ -361,12 +347,12 @@ def queue_lock_freed_before_retry() -> None:
     freed = kept.replace(
         "\n    end", "\n      leave({reference}, ordered, freed)\n      window.size = window.size + 1\n    end"
     )
-    _change("queues/settle", kept, freed)
+    change("queues/settle", kept, freed)
 
 
 def queue_loses_what_it_reads() -> None:
     """The first event of each page does not come into the window."""
-    feeder = _class("app.queues.feeder.QueueFeeder")
+    feeder = product_class("app.queues.feeder.QueueFeeder")
     feed = feeder._feed
 
     async def forgetful(self: Any, source: Any, at: Any, events: Any, seen: Any) -> Any:
@@ -381,28 +367,28 @@ def dead_letters_forgotten() -> None:
     async def none(_self: Any, _shard: Any, _dying: Any) -> dict[Any, Any]:
         return {}
 
-    _class("app.queues.burials.Burials")._letters = none
+    product_class("app.queues.burials.Burials")._letters = none
 
 
 def pushed_is_done_whatever_the_reply() -> None:
     """A batch that a receiver did not take is settled as done."""
-    parcels = _class("app.queues.pusher.QueueParcels")
+    parcels = product_class("app.queues.pusher.QueueParcels")
     settle = parcels.settle
 
     async def careless(self: Any, endpoint: Any, parcel: Any, _reply: Any) -> int:
-        return int(await settle(self, endpoint, parcel, _class("app.core.webhooks.schedule.Reply")(204)))
+        return int(await settle(self, endpoint, parcel, product_class("app.core.webhooks.schedule.Reply")(204)))
 
     parcels.settle = careless
 
 
 def pushes_stop_while_one_fails() -> None:
     """A receiver that is well gets nothing while another one fails."""
-    parcels = _class("app.queues.pusher.QueueParcels")
+    parcels = product_class("app.queues.pusher.QueueParcels")
     claim = parcels.claim
 
     async def wait_for_all(self: Any, endpoint: Any, most: int) -> Any:
         if self._failing and endpoint.id not in self._failing:
-            return _class("app.webhooks.parcels.ClaimedParcels")((), more=False)
+            return product_class("app.webhooks.parcels.ClaimedParcels")((), more=False)
         return await claim(self, endpoint, most)
 
     parcels.claim = wait_for_all

@@ -5,14 +5,10 @@ Each names a test that has to fail with it. Mistakes that kills of nodes find ar
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf
-from types import MappingProxyType
 from typing import Any, Final
 
-from tests.rig.chaos import mutants as of_chaos
+from tests.rig.planting import TestedMutant, by_name, change, plant_named, product_class
 
 VARIABLE: Final = "QUEUE_MUTANT"
 
@@ -22,27 +18,27 @@ _STEPS: Final = "contract/test_queue_steps.py"
 
 def feed_without_compare() -> None:
     """A source is moved on wherever it was fed up to."""
-    of_chaos._change("queues/feed", "if fed == ARGV[1] and size", "if size")
+    change("queues/feed", "if fed == ARGV[1] and size", "if size")
 
 
 def settle_without_life() -> None:
     """A token of a window that began anew settles what is lent now."""
-    of_chaos._change("queues/settle", "window.life == ARGV[3] and redis.call", "redis.call")
+    change("queues/settle", "window.life == ARGV[3] and redis.call", "redis.call")
 
 
 def no_isolation() -> None:
     """An event that has failed is lent with its neighbours, as often as it fails."""
-    of_chaos._change("queues/take", "tried == 0 and cap or math.min(cap, tried == 1 and SUSPECTS or 1)", "cap")
+    change("queues/take", "tried == 0 and cap or math.min(cap, tried == 1 and SUSPECTS or 1)", "cap")
 
 
 def retries_come_back_unannounced() -> None:
     """A take does not say when a retry is due."""
-    of_chaos._change("queues/take", "if short then", "if false then")
+    change("queues/take", "if short then", "if false then")
 
 
 def dying_taken_off_before_the_letter() -> None:
     """An event that dies is taken off before its letter is appended."""
-    burials = of_chaos._class("app.queues.burials.Burials")
+    burials = product_class("app.queues.burials.Burials")
     letters = burials._letters
 
     async def early(self: Any, shard: Any, dying: Any) -> Any:
@@ -58,42 +54,25 @@ def hints_in_place_of_looks() -> None:
     def look(self: Any, _now: float) -> None:
         self.look_at = inf
 
-    of_chaos._class("app.queues.taker._TakerDesk").look = look
+    product_class("app.queues.taker._TakerDesk").look = look
 
 
-@dataclass(frozen=True, slots=True)
-class QueueMutant:
-    """`test` is where it is found, below `tests`."""
-
-    plant: Callable[[], None]
-    test: str
-
-
-MUTANTS: Final[Mapping[str, QueueMutant]] = MappingProxyType(
-    {
-        one.plant.__name__: one
-        for one in (
-            QueueMutant(feed_without_compare, _MACHINE),
-            QueueMutant(
-                settle_without_life,
-                f"{_STEPS}::test_a_token_of_a_window_that_began_anew_settles_nothing",
-            ),
-            QueueMutant(no_isolation, f"{_STEPS}::test_what_failed_is_lent_with_few_others_and_then_alone"),
-            QueueMutant(
-                retries_come_back_unannounced,
-                f"{_STEPS}::test_a_take_says_when_the_next_one_comes_back",
-            ),
-            QueueMutant(
-                dying_taken_off_before_the_letter,
-                "unit/queues/test_burials.py::test_what_dies_while_the_log_takes_nothing_is_buried_later",
-            ),
-            QueueMutant(
-                hints_in_place_of_looks, "unit/queues/test_taker.py::test_what_nobody_hints_of_is_found_by_a_look"
-            ),
-        )
-    }
+MUTANTS: Final = by_name(
+    TestedMutant(feed_without_compare, _MACHINE),
+    TestedMutant(
+        settle_without_life,
+        f"{_STEPS}::test_a_token_of_a_window_that_began_anew_settles_nothing",
+    ),
+    TestedMutant(no_isolation, f"{_STEPS}::test_what_failed_is_lent_with_few_others_and_then_alone"),
+    TestedMutant(
+        retries_come_back_unannounced,
+        f"{_STEPS}::test_a_take_says_when_the_next_one_comes_back",
+    ),
+    TestedMutant(
+        dying_taken_off_before_the_letter,
+        "unit/queues/test_burials.py::test_what_dies_while_the_log_takes_nothing_is_buried_later",
+    ),
+    TestedMutant(hints_in_place_of_looks, "unit/queues/test_taker.py::test_what_nobody_hints_of_is_found_by_a_look"),
 )
 
-
-if name := os.environ.pop(VARIABLE, ""):
-    MUTANTS[name].plant()
+plant_named(VARIABLE, MUTANTS)

@@ -6,22 +6,14 @@ Each names a contract test that has to fail with it.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any, Final
 
-from tests.rig.chaos import mutants as of_chaos
+from tests.rig.planting import TestedMutant, by_name, plant_named, product_class
 
 VARIABLE: Final = "ROUTER_MUTANT"
 
 _ROUTER: Final = "app.store.redis.driver.router"
-
-
-def _class(path: str) -> Any:
-    return of_chaos._class(path)
 
 
 def no_guard() -> None:
@@ -36,12 +28,12 @@ def moved_stays() -> None:
         self._counters["store.moved"] += 1
         self._member(place).queue.add(call)
 
-    _class(f"{_ROUTER}.SlotRouter")._moved = stay
+    product_class(f"{_ROUTER}.SlotRouter")._moved = stay
 
 
 def map_never_read_again() -> None:
     """The first map of slots is kept."""
-    watch = _class("app.store.redis.driver.topology.SlotWatch")
+    watch = product_class("app.store.redis.driver.topology.SlotWatch")
     look = watch._look
 
     async def once(self: Any) -> None:
@@ -74,7 +66,7 @@ class _Asyncio:
 
 def short_wait_is_enough() -> None:
     """A batch that too few replicas have counts as acknowledged."""
-    wait = _class("app.store.redis.driver.replicas.ReplicaWait")
+    wait = product_class("app.store.redis.driver.replicas.ReplicaWait")
     told = wait.told
 
     def content(self: Any, count: int) -> bool:
@@ -95,7 +87,7 @@ def deaf_to_sentinels() -> None:
     async def look(_self: Any) -> None:
         pass
 
-    _class("app.store.redis.driver.sentinel.SentinelWatch")._look = look
+    product_class("app.store.redis.driver.sentinel.SentinelWatch")._look = look
 
 
 def replica_is_taken() -> None:
@@ -107,43 +99,28 @@ def replica_is_taken() -> None:
     import_module("app.store.redis.driver.sentinel")._role = role  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True, slots=True)
-class RouterMutant:
-    """`test` is where it is found, below `tests/contract`."""
-
-    plant: Callable[[], None]
-    test: str
-
-
-MUTANTS: Final[Mapping[str, RouterMutant]] = MappingProxyType(
-    {
-        one.plant.__name__: one
-        for one in (
-            RouterMutant(
-                no_guard, "test_sharded.py::test_F38_a_script_never_begins_in_a_slot_that_moves_and_goes_on_behind_it"
-            ),
-            RouterMutant(moved_stays, "test_sharded.py::test_slots_move_there_and_back_under_writers"),
-            RouterMutant(
-                map_never_read_again,
-                "test_sharded.py::test_F28_a_primary_is_killed_and_nothing_is_lost_that_a_replica_acknowledged",
-            ),
-            RouterMutant(parts_in_order_of_arrival, "test_sharded.py::test_slots_move_there_and_back_under_writers"),
-            RouterMutant(
-                short_wait_is_enough,
-                "test_wait_replicas.py::test_F28_a_write_that_no_replica_has_is_not_acknowledged_and_is_when_one_has_it",
-            ),
-            RouterMutant(
-                any_sentinel_is_believed,
-                "test_sentinel.py::test_the_one_of_two_primaries_counts_that_the_later_election_made",
-            ),
-            RouterMutant(
-                deaf_to_sentinels, "test_sentinel.py::test_F28_a_planned_switch_is_followed_at_once_under_load"
-            ),
-            RouterMutant(replica_is_taken, "test_sentinel.py::test_a_replica_is_not_used_whoever_names_it"),
-        )
-    }
+MUTANTS: Final = by_name(
+    TestedMutant(
+        no_guard, "contract/test_sharded.py::test_F38_a_script_never_begins_in_a_slot_that_moves_and_goes_on_behind_it"
+    ),
+    TestedMutant(moved_stays, "contract/test_sharded.py::test_slots_move_there_and_back_under_writers"),
+    TestedMutant(
+        map_never_read_again,
+        "contract/test_sharded.py::test_F28_a_primary_is_killed_and_nothing_is_lost_that_a_replica_acknowledged",
+    ),
+    TestedMutant(parts_in_order_of_arrival, "contract/test_sharded.py::test_slots_move_there_and_back_under_writers"),
+    TestedMutant(
+        short_wait_is_enough,
+        "contract/test_wait_replicas.py::test_F28_a_write_that_no_replica_has_is_not_acknowledged_and_is_when_one_has_it",
+    ),
+    TestedMutant(
+        any_sentinel_is_believed,
+        "contract/test_sentinel.py::test_the_one_of_two_primaries_counts_that_the_later_election_made",
+    ),
+    TestedMutant(
+        deaf_to_sentinels, "contract/test_sentinel.py::test_F28_a_planned_switch_is_followed_at_once_under_load"
+    ),
+    TestedMutant(replica_is_taken, "contract/test_sentinel.py::test_a_replica_is_not_used_whoever_names_it"),
 )
 
-
-if name := os.environ.pop(VARIABLE, ""):
-    MUTANTS[name].plant()
+plant_named(VARIABLE, MUTANTS)

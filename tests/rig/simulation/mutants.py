@@ -12,15 +12,12 @@ from typing import Any, Final
 from app.core.commands.command import CommandState
 from app.core.commands.routing import MatchResult
 from tests.rig.chaos import mutants as of_chaos
-
-
-def _class(path: str) -> Any:
-    return of_chaos._class(path)
+from tests.rig.planting import product_class
 
 
 def adoption_throws_away() -> None:
     """The messages of a dead node's session are acknowledged and forgotten."""
-    session = _class("homing_rig.simulation.mqtt.SimSessionDrain")
+    session = product_class("homing_rig.simulation.mqtt.SimSessionDrain")
     drain = session.drain
 
     async def in_vain(self: Any, filters: Any, _handler: Any, idle: timedelta) -> Any:
@@ -31,7 +28,7 @@ def adoption_throws_away() -> None:
 
 def outcome_overwritten() -> None:
     """A response that comes after the outcome replaces it."""
-    writer = _class("app.store.memory.commands.writer.MemoryCommandWriter")
+    writer = product_class("app.store.memory.commands.writer.MemoryCommandWriter")
 
     def annex(self: Any, record: Any, answer: Any, _now: int) -> Any:
         self._settle(record, answer.state, answer.result, answer.error, "", received_by="n1")
@@ -42,7 +39,7 @@ def outcome_overwritten() -> None:
 
 def oldest_waiter_wins() -> None:
     """A response answers the command that has waited longest on its topic, whatever id it carries."""
-    writer = _class("app.store.memory.commands.writer.MemoryCommandWriter")
+    writer = product_class("app.store.memory.commands.writer.MemoryCommandWriter")
     named_by = writer._named_by
 
     def oldest(self: Any, answer: Any, now: int) -> Any:
@@ -63,12 +60,12 @@ def silence_ends_a_session() -> None:
             if self.ended.done():
                 raise ConnectionError("the connection has ended")
 
-    _class("homing_rig.simulation.mqtt_link.SimLink").quiet = quiet
+    product_class("homing_rig.simulation.mqtt_link.SimLink").quiet = quiet
 
 
 def cancel_wins() -> None:
     """A cancellation replaces the outcome that a command has."""
-    writer = _class("app.store.memory.commands.writer.MemoryCommandWriter")
+    writer = product_class("app.store.memory.commands.writer.MemoryCommandWriter")
     finish = writer.finish
 
     async def over(self: Any, command_id: str, state: Any, finisher: str, error: Any = None) -> Any:
@@ -82,12 +79,12 @@ def cancel_wins() -> None:
 
 def index_outlives_its_record() -> None:
     """The index that leads to a command is there for ever."""
-    _class("app.store.memory.commands.records.Indexes").forget = lambda _self, _registration: None
+    product_class("app.store.memory.commands.records.Indexes").forget = lambda _self, _registration: None
 
 
 def drops_when_full() -> None:
     """A node that has three responses under way acknowledges and drops the others."""
-    inbox = _class("app.mqtt.inbox.Inbox")
+    inbox = product_class("app.mqtt.inbox.Inbox")
     handle = inbox.handle
 
     def drop(self: Any, delivery: Any) -> None:
@@ -101,7 +98,7 @@ def drops_when_full() -> None:
 
 def redelivered_is_dropped() -> None:
     """A message that the broker delivers again is taken for a repetition, and acknowledged."""
-    inbox = _class("app.mqtt.inbox.Inbox")
+    inbox = product_class("app.mqtt.inbox.Inbox")
     handle = inbox.handle
 
     def once(self: Any, delivery: Any) -> None:
@@ -115,18 +112,18 @@ def redelivered_is_dropped() -> None:
 
 def open_commands_leak() -> None:
     """A command that was never registered keeps its place."""
-    _class("app.callbacks.open_commands.OpenCommands").discard = lambda _self, _command_id: None
+    product_class("app.callbacks.open_commands.OpenCommands").discard = lambda _self, _command_id: None
 
 
 def late_answers_are_dropped() -> None:
     """An answer after the deadline is acknowledged and nowhere."""
-    writer = _class("app.store.memory.commands.writer.MemoryCommandWriter")
+    writer = product_class("app.store.memory.commands.writer.MemoryCommandWriter")
     writer._annex = lambda _self, _record, _answer, _now: MatchResult.DUPLICATE
 
 
 def commands_never_expire() -> None:
     """The broker may hand a command to a device whenever it comes back."""
-    publisher = _class("app.commands.send.publisher.Publisher")
+    publisher = product_class("app.commands.send.publisher.Publisher")
     publish = publisher.publish
 
     def lasting(self: Any, command: Any, **how: Any) -> Any:
@@ -150,7 +147,7 @@ class _Lasting:
 
 def claims_are_shared() -> None:
     """The lease of a node that lives is taken away by whoever wants to adopt its session."""
-    keys = _class("homing_rig.simulation.redis.RedisModel")
+    keys = product_class("homing_rig.simulation.redis.RedisModel")
     claim = keys._claim
 
     def always(self: Any, lease: str, *arguments: Any) -> Any:
@@ -158,12 +155,12 @@ def claims_are_shared() -> None:
         return claim(self, lease, *names, "1", session_ms)
 
     keys._claim = always
-    _class("app.cluster.redis.RedisCluster").orphans = _class("app.cluster.redis.RedisCluster").nodes
+    product_class("app.cluster.redis.RedisCluster").orphans = product_class("app.cluster.redis.RedisCluster").nodes
 
 
 def stale_wake_up() -> None:
     """A caller is handed the outcome that was recorded before its own."""
-    waiters = _class("app.callbacks.waiters.Waiters")
+    waiters = product_class("app.callbacks.waiters.Waiters")
     wake = waiters.wake
     before: list[Any] = []
 
