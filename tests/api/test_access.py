@@ -503,3 +503,20 @@ async def test_who_joins_a_command_by_its_idempotency_key_must_be_allowed_to_rea
     refused = await send("blind")
     assert refused.status_code == 404
     assert first.json()["id"] not in refused.text
+
+
+async def test_who_may_send_a_command_may_have_a_probe_look_for_it(site: Site) -> None:
+    sent = await site.rig.http.post(
+        f"/v1/devices/{OWN}/commands",
+        json={"method": "silent"},
+        headers={**site.headers("operator"), "Prefer": "respond-async"},
+    )
+    path = f"/v1/commands/{sent.json()['id']}/probe"
+    asked = {
+        who: await site.rig.http.post(path, headers=site.headers(who)) for who in ("viewer", "neighbour", "operator")
+    }
+    assert {who: reply.status_code for who, reply in asked.items()} == {
+        "viewer": 403,
+        "neighbour": 404,
+        "operator": 422,
+    }
