@@ -70,6 +70,7 @@ OPERATION_IDS = {
     "GET /v1/approvals": "list_approvals",
     "GET /v1/commands/{command_id}/approvals": "show_proposal",
     "POST /v1/commands/{command_id}/approvals": "decide_command",
+    "POST /v1/devices/{device_id}/lanes/{lane}/resume": "resume_lane",
     "GET /v1/traffic": "listen_to_traffic",
     "POST /v1/profiles/trial": "try_message",
     "POST /v1/profiles/draft": "try_profile",
@@ -272,6 +273,7 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "GET /v1/state/{topic}": {*guarded, "200", "404", "422", "503"},
         "PUT /v1/state/{topic}": {*guarded, "200", "404", "408", "412", "413", "422", "503", "507"},
         "GET /v1/devices/{device_id}/state": {*guarded, "200", "404", "422", "503"},
+        "POST /v1/devices/{device_id}/lanes/{lane}/resume": {*guarded, "200", "404", "422", "503"},
         "GET /v1/approvals": {*guarded, "200", "422", "503"},
         "GET /v1/commands/{command_id}/approvals": {*guarded, "200", "404", "409", "422", "503"},
         "POST /v1/commands/{command_id}/approvals": {
