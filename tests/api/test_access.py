@@ -239,7 +239,9 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
         for who in (None, "unknown", *ROLES, "neighbour", "watcher", "boss"):
             for device in (OWN, OTHER):
                 about = {"device_id": device, "command_id": commands[device]}
-                url = path.format(**about, name="dji", webhook_id=HOOK, event_id="evt_x") + QUERIES.get(name, "")
+                url = path.format(**about, name="dji", lane="flight", webhook_id=HOOK, event_id="evt_x") + QUERIES.get(
+                    name, ""
+                )
                 headers = {"Authorization": "Bearer homing_x"} if who == "unknown" else site.headers(who)
                 response = await site.rig.http.request(method, url, headers=headers, json=BODIES.get(name))
                 about_device = "_id}" in path and name != LIST_OF_DEVICE and action != "webhooks"

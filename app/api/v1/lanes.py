@@ -10,7 +10,7 @@ from fastapi import Response as Reply
 from pydantic import AfterValidator
 
 from app.api import problems
-from app.api.dependencies import Commands, Node, Recorder, WhoAsks
+from app.api.dependencies import Commands, Hot, Node, Recorder, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.parameters import DeviceId, lane_name
@@ -47,14 +47,24 @@ _PROBLEMS: Final = problems_of(
     openapi_extra=acts(Action.SEND),
 )
 async def resume_lane(
-    device_id: DeviceId, lane: LaneName, commands: Commands, node: Node, audit: Recorder, asker: WhoAsks
+    device_id: DeviceId,
+    lane: LaneName,
+    commands: Commands,
+    hot: Hot,
+    node: Node,
+    audit: Recorder,
+    asker: WhoAsks,
 ) -> Reply:
     """Lets those go on that wait in a lane with `on_failure = "stop"`, of which a command has failed.
 
-    It takes the right to send that command. Each command that waits is still judged by the rights of its own caller.
+    It takes the right to send that command, or commands of the lane where its record is gone. Each command that waits is still judged by the rights of its own caller.
     """
     stopper = await commands.lanes.stopped_by(device_id, lane)
-    profile, method = ("", "") if stopper is None else (stopper.profile, stopper.method)
+    profile, method = hot.body.profile_for(device_id), lane
+    if stopper is not None:
+        profile, method = stopper.profile, stopper.method
+    elif (known := commands.profiles.get(profile)) is not None:  # the record of it may be gone
+        method = next((one.methods[0] for one in known.lanes if one.lane.name == lane), lane)
     asker.check_method(Action.SEND, device_id, profile, method)
     node.member.admit()
     if audit is not None:
