@@ -57,7 +57,8 @@ async def resume_lane(
 ) -> Reply:
     """Lets those go on that wait in a lane with `on_failure = "stop"`, of which a command has failed.
 
-    It takes the right to send that command, or commands of the lane where its record is gone. Each command that waits is still judged by the rights of its own caller.
+    It takes the right to send that command, or commands of the lane where its record is gone. Each one that waits
+    is still judged by the rights of its own caller.
     """
     stopper = await commands.lanes.stopped_by(device_id, lane)
     profile, method = hot.body.profile_for(device_id), lane
