@@ -1,4 +1,4 @@
-"""Devices that come back at once, in its short form: everything is sent once and in order. How fast is no matter here."""
+"""Devices that come back at once, in its short form: everything is sent once and in order, however fast."""
 
 from __future__ import annotations
 
