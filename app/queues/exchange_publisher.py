@@ -94,7 +94,7 @@ class ExchangePublisher:
         return [refused.get(number) or self._receipt(one, next(positions)) for number, one in enumerate(messages)]
 
     async def _checked(self, message: KeyedMessage) -> Entry:
-        """What is appended, if it may be."""
+        """Return the entry to append; UnroutedError, InvalidInputError."""
         validate_entry(message.entry)
         exchange, key = message.exchange, message.key
         if message.mandatory and not self._book.routed(exchange, key):

@@ -237,7 +237,7 @@ async def test_what_is_dated_is_bounded_and_takes_no_room_of_the_window(window: 
 
 
 async def test_two_who_declare_and_delete_a_queue_leave_one_or_none(place: QueuePlace) -> None:
-    """Whoever declares gets a queue that was there, and never the id of one that was deleted before."""
+    """A caller gets a queue that was there, and never the id of one that was deleted before."""
     ids = count()
     books = [QueueBook(place.declared, ["events"], lambda: f"01ID{next(ids)}") for _ in range(2)]
     ended: list[str] = []
