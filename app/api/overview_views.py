@@ -31,7 +31,7 @@ class Rights(Protocol):
 
 
 class _Shown(NamedTuple):
-    """What rights show of an overview: who has equal ones gets the same bytes."""
+    """The parts of an overview that rights show: who is shown the same gets the same bytes."""
 
     nodes: bool
     numbers: bool
@@ -52,7 +52,7 @@ class OverviewView:
     said: bytes
     """All of it but the instant."""
     urgent: object
-    """What has changed, if this has, is to be known at once: who is in trouble, which nodes serve, what fails."""
+    """The part that is to be known at once when it changes: who is in trouble, which nodes serve, what fails."""
 
 
 class OverviewViews:
