@@ -125,16 +125,17 @@ def test_a_trial_may_take_a_quarter_of_what_the_node_may(process: int, trial: in
 async def test_the_least_memory_is_enough_for_shipped_profiles_and_less_is_not(name: str) -> None:
     source = shipped_file(name)
     assert source is not None
-    asked = {"toml": source.read_text("utf-8"), **dict.fromkeys(("device_id", "method", "params", "payload", "topic"))}
+    toml = source.read_text("utf-8")
+    empty = dict.fromkeys(("device_id", "method", "params", "payload", "topic"))
 
-    async def tried_with(memory: int) -> dict[str, Any]:
+    async def tried_with(memory: int, text: str) -> dict[str, Any]:
         command = (sys.executable, "-m", MODULE, str(memory))
-        return await DraftTrials(lambda: 1, lambda: "0" * 26, command, 60.0).run(asked)
+        return await DraftTrials(lambda: 1, lambda: "0" * 26, command, 60.0).run({"toml": text, **empty})
 
-    assert (await tried_with(LEAST_MEMORY))["accepted"] is True
-    asked["toml"] += "".join(f"\n[[method]]\nname = 'm{number}'\ntitle = 't'" for number in range(5000))
+    assert (await tried_with(LEAST_MEMORY, toml))["accepted"] is True
+    large = toml + "".join(f"\n[[method]]\nname = 'm{number}'\ntitle = 't'" for number in range(5000))
     with pytest.raises(InvalidInputError, match="time or memory"):
-        await tried_with(LEAST_MEMORY // 4)
+        await tried_with(LEAST_MEMORY // 4, large)
 
 
 async def test_an_expression_that_never_ends_is_killed(rig: Rig) -> None:
