@@ -1,4 +1,4 @@
-"""How long a follower of all commands rests who was just told: the longer, the more there are."""
+"""A follower of all commands who was just told rests: the longer, the more of them there are."""
 
 from __future__ import annotations
 
