@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module, resources
 from pathlib import Path
@@ -15,12 +16,34 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+_BEFORE: list[dict[Any, dict[str, Any]]] = []
+"""The members of classes as they were, for each block at whose end they are so again."""
 
 
 def product_class(path: str) -> Any:
     """Return a class of the product. Untyped: what is planted does not fit, on purpose."""
     module, _, name = path.rpartition(".")
-    return getattr(import_module(module), name)
+    found = getattr(import_module(module), name)
+    for before in _BEFORE:
+        before.setdefault(found, dict(vars(found)))
+    return found
+
+
+@contextmanager
+def taken_back() -> Iterator[None]:
+    """Take what is planted into classes in this block out again at its end."""
+    before: dict[Any, dict[str, Any]] = {}
+    _BEFORE.append(before)
+    try:
+        yield
+    finally:
+        _BEFORE.remove(before)
+        for one, was in before.items():
+            for name, value in tuple(vars(one).items()):
+                if name not in was:
+                    delattr(one, name)
+                elif was[name] is not value:
+                    setattr(one, name, was[name])
 
 
 def change(script: str, old: str, new: str) -> None:

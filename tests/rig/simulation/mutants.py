@@ -12,7 +12,7 @@ from typing import Any, Final
 from app.core.commands.command import CommandState
 from app.core.commands.routing import MatchResult
 from tests.rig.chaos import mutants as of_chaos
-from tests.rig.planting import product_class
+from tests.rig.planting import product_class, taken_back
 
 
 def adoption_throws_away() -> None:
@@ -212,22 +212,6 @@ MUTANTS: Final = {
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     """The mistake is there while this lasts."""
-    own, before = of_chaos._class, dict[Any, dict[str, Any]]()
-
-    def noted(path: str) -> Any:
-        found = own(path)
-        before.setdefault(found, dict(vars(found)))
-        return found
-
-    of_chaos._class = noted
-    try:
+    with taken_back():
         mutant.plant()
         yield
-    finally:
-        of_chaos._class = own
-        for one, was in before.items():
-            for name, value in tuple(vars(one).items()):
-                if name not in was:
-                    delattr(one, name)
-                elif was[name] is not value:
-                    setattr(one, name, was[name])

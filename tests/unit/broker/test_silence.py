@@ -117,7 +117,7 @@ async def test_whoever_waits_for_connack_may_say_nothing_meanwhile() -> None:
     client = ByteClient()
     streams = [client.stream]
     for _ in range(2):
-        stream = MessageStream(client.broker, None)
+        stream = RestingStream(client.broker, None)
         stream.begin()
         stream.feed(encode(Connect(V5, "a", keep_alive=1), V5))
         streams.append(stream)
@@ -135,7 +135,7 @@ async def test_what_follows_a_connect_that_waits_is_read_when_it_is_accepted() -
     hello = encode(Connect(V5, "a"), V5)
     streams = [client.stream]
     for _ in range(3):
-        stream = MessageStream(client.broker, None)
+        stream = RestingStream(client.broker, None)
         stream.begin()
         stream.feed(hello + PUBLISH)
         stream.feed(PUBLISH)
