@@ -12,13 +12,14 @@ from tests.rig.chaos.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[4]
 PLANT = """
+from tests.rig import planting
 from tests.rig.chaos import mutants
-find, members = mutants._class, {{}}
+find, members = planting.product_class, {{}}
 def remembered(path):
     kind = find(path)
     members.setdefault(kind, set(dir(kind)))
     return kind
-mutants._class = remembered
+planting.product_class = mutants.product_class = remembered
 mutants.MUTANTS[{name!r}].plant()
 for kind, before in members.items():
     assert set(dir(kind)) == before, f"{{kind.__name__}} never had {{set(dir(kind)) - before}}"
