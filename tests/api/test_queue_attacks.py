@@ -20,7 +20,7 @@ from tests.api.test_queues import QUEUE, call, counts, declare, is_open, publish
 from tests.api.test_webhooks import SERVED
 from tests.waiting import eventually
 
-assert site  # the fixture: a node on each engine
+__all__ = ["site"]
 LEVELS = "/".join(["level"] * 64)
 HOSTILE = ["/", "//", "site//alarm", "site/a/alarm/", "/site/a/alarm", "site/é😀/alarm", LEVELS, " ", "a" * 1024]
 REFUSED = ["", "site/+/alarm", "site/a/alarm#", "#", "site/\0/alarm", "$homing/dead/-/alarms", "$exchange/-/ops/a"]
