@@ -45,6 +45,9 @@ def serve(
 
     SIGTERM and SIGINT stop it in an orderly way. Exit code: 0 stopped, 1 failed, 2 wrong settings.
     """
+    from app.runtime.structured_logs import load_structlog
+
+    load_structlog()
     from app.runtime.telemetry import configure_logging
     from app.settings import load_settings
 

@@ -73,6 +73,9 @@ def up(
     environment and of .env count before those that the folder implies. SIGTERM and SIGINT stop it in an orderly way.
     Exit code: 0 stopped, 1 failed, 2 wrong settings, or the folder cannot be used.
     """
+    from app.runtime.structured_logs import load_structlog
+
+    load_structlog()
     from app.runtime.sockets import listen
     from app.runtime.telemetry import configure_logging
     from app.server.sockets import listen_for_operations, refuse_strangers, url_of
