@@ -158,8 +158,13 @@ function Help({ box }) {
 
 /** @param {{ me: any, index: any, error: any, again: () => void }} props */
 function Foot({ me, index, error, again }) {
+  const [apart, setApart] = useState(difference());
+  useEffect(() => {
+    const look = () => setApart(difference());
+    addEventListener("homing-clock", look);
+    return () => removeEventListener("homing-clock", look);
+  }, []);
   if (error) return html`<footer><${Trouble} error=${error} again=${again} /></footer>`;
-  const apart = difference();
   return html`<footer>
     ${index && html`<p>Homing ${index.version}, answered by ${index.node_id}. <a href="../docs">API</a></p>`}
     ${me?.open && html`<p>This node asks nobody who they are.</p>`}

@@ -8,11 +8,13 @@ const COARSE_MS = 1500;
 
 let skew = 0;
 
-/** Note what time it is at the node. @param {string | null} instant */
+/** Note what time it is at the node, and tell of it where that is news. @param {string | null} instant */
 export function follow(instant) {
   const there = instant ? Date.parse(instant) : Number.NaN;
   const found = there + HALF_MS - Date.now();
-  if (Math.abs(found - skew) > COARSE_MS) skew = found;
+  if (!(Math.abs(found - skew) > COARSE_MS)) return;
+  skew = found;
+  dispatchEvent(new Event("homing-clock"));
 }
 
 /** By how many milliseconds this machine's clock differs from the node's. */
