@@ -189,7 +189,7 @@ def oldest_waiter_wins() -> None:
 
 def index_never_ends() -> None:
     """The topic index has no end of its own, and an outcome takes nothing out of it (F36)."""
-    change("commands/common", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
+    change("commands/outcomes", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
     change(
         "commands/common",
         "redis.call('PEXPIREAT', name, at_ms)\n  end\nend\n\n-- The field",
