@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, TypeVar
 
 import orjson
-from fastapi import Depends, Path, Request
+from fastapi import Path, Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import ClientDisconnect
@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from app.access.conditions import Precondition, tag_of
 from app.api import problems
 from app.api.conditions import Conditional, etag
-from app.api.dependencies import Asker, Events, NodePorts, WhoAsks
+from app.api.dependencies import Events, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.pages import Listing
@@ -27,8 +27,8 @@ from app.api.representation import instant
 from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute
 from app.api.v1 import queue_models as models
-from app.api.v1.command_models import said
 from app.api.v1.event_parameters import DEFAULT_LIMIT, Begin, EventCursor, EventLimit, start_of, text_of
+from app.api.v1.queue_counter import AtCounter, QueueName
 from app.api.v1.queue_models import (
     check_consumer,
     duration_of,
@@ -45,9 +45,8 @@ from app.core.errors import InvalidInputError
 from app.core.events.instants import parse_position
 from app.core.queues.letters import read_letter
 from app.core.queues.loans import CONSUMER_BYTES
-from app.core.queues.model import NAME, DeclaredQueue, validate_queue_name
+from app.core.queues.model import DeclaredQueue, validate_queue_name
 from app.events.gate import call_budget
-from app.queues.plane import QueuePlane, needed_queues
 
 LONGEST_WAIT: Final = timedelta(seconds=60)
 _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.QueuesOffError])
@@ -60,41 +59,6 @@ _CONSUMES: Final = acts(Action.CONSUME)
 T = TypeVar("T")
 
 router = GuardedRouter(prefix="/v1/queues", tags=["queues"], route_class=StrictBodyRoute)
-
-_Name = Annotated[
-    str,
-    Path(description="The name of the queue.", json_schema_extra=said(NAME), examples=["alarms"], alias="name"),
-]
-
-
-class _Counter:
-    """Queues, for one caller."""
-
-    def __init__(self, plane: QueuePlane, asker: Asker, ports: NodePorts) -> None:
-        self.plane = plane
-        self.asker = asker
-        identity = asker.identity()
-        self.tenant = "" if identity is None or identity.tenant is None else identity.tenant
-        self.now_us = ports.node.now_us
-        self._audit = ports.audit
-
-    async def find(self, name: str, action: Action) -> DeclaredQueue:
-        """The queue, where the caller may do this with it; QueueNotFoundError, ForbiddenError."""
-        validate_queue_name(name)
-        self.asker.check_queue(action, name)
-        return await self.plane.find(self.tenant, name)
-
-    def note(self, name: str, done: str) -> None:
-        """Put on record what the caller has done with a queue."""
-        if self._audit is not None:
-            self._audit.queue(name, self.tenant, done)
-
-
-async def _counter(ports: NodePorts, asker: WhoAsks) -> _Counter:
-    return _Counter(needed_queues(ports.queues), asker, ports)
-
-
-_AtCounter = Annotated[_Counter, Depends(_counter)]
 
 
 @router.put(
@@ -112,7 +76,7 @@ _AtCounter = Annotated[_Counter, Depends(_counter)]
     ),
     openapi_extra=_MANAGES,
 )
-async def declare_queue(name: _Name, body: models.QueueBody, condition: Conditional, counter: _AtCounter) -> Reply:
+async def declare_queue(name: QueueName, body: models.QueueBody, condition: Conditional, counter: AtCounter) -> Reply:
     """Declaring the same queue again changes nothing. To change it, send `If-Match` with its tag.
 
     The caller needs `read` on all devices as well. `start` counts for a new queue only.
@@ -147,7 +111,7 @@ _REROUTES: Final = _TAG | problems_of(
     responses=_REROUTES,
     openapi_extra=_MANAGES,
 )
-async def bind_queue(name: _Name, body: models.RoutesBody, condition: Conditional, counter: _AtCounter) -> Reply:
+async def bind_queue(name: QueueName, body: models.RoutesBody, condition: Conditional, counter: AtCounter) -> Reply:
     """The caller needs `read` on all devices as well. A database that is new to the queue is read from now on."""
     counter.asker.check_queue(Action.QUEUES, validate_queue_name(name))
     counter.asker.check_own(Action.READ)
@@ -162,13 +126,13 @@ async def bind_queue(name: _Name, body: models.RoutesBody, condition: Conditiona
     responses=_REROUTES,
     openapi_extra=_MANAGES,
 )
-async def unbind_queue(name: _Name, body: models.RoutesBody, condition: Conditional, counter: _AtCounter) -> Reply:
+async def unbind_queue(name: QueueName, body: models.RoutesBody, condition: Conditional, counter: AtCounter) -> Reply:
     """Events that the queue has looked at already are delivered still. The last route of a queue cannot be removed."""
     return await _rerouted(name, body, condition, counter, add=False)
 
 
 async def _rerouted(
-    name: str, body: models.RoutesBody, condition: Precondition, counter: _Counter, *, add: bool
+    name: str, body: models.RoutesBody, condition: Precondition, counter: AtCounter, *, add: bool
 ) -> Reply:
     queue = await counter.find(name, Action.QUEUES)
 
@@ -190,7 +154,7 @@ async def _rerouted(
     openapi_extra=_MANAGES,
 )
 async def list_queues(
-    request: Request, counter: _AtCounter, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
+    request: Request, counter: AtCounter, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
 ) -> Reply:
     """Lists queues without their counts."""
     check_names(request, ("limit", "cursor"))
@@ -208,7 +172,7 @@ async def list_queues(
     responses=_TAG | problems_of(*_OF_ONE),
     openapi_extra=_CONSUMES,
 )
-async def read_queue(name: _Name, counter: _AtCounter) -> Reply:
+async def read_queue(name: QueueName, counter: AtCounter) -> Reply:
     """Consumers may read the queue that they take from."""
     queue = await counter.find(name, Action.CONSUME)
     shown = queue_json(queue)
@@ -217,7 +181,7 @@ async def read_queue(name: _Name, counter: _AtCounter) -> Reply:
 
 
 @router.head("/{name}", include_in_schema=False)  # as RFC 9110 says of any resource that can be read
-async def has_queue(name: _Name, counter: _AtCounter) -> Reply:
+async def has_queue(name: QueueName, counter: AtCounter) -> Reply:
     """Return whether there is a queue."""
     await counter.find(name, Action.CONSUME)
     return BytesResponse(b"")
@@ -233,8 +197,8 @@ async def has_queue(name: _Name, counter: _AtCounter) -> Reply:
 )
 async def delete_queue(
     request: Request,
-    name: _Name,
-    counter: _AtCounter,
+    name: QueueName,
+    counter: AtCounter,
     if_: Annotated[
         str | SkipJsonSchema[None],
         query("Delete it only if nothing waits in it.", "empty", "empty", alias="if"),
@@ -256,7 +220,7 @@ async def delete_queue(
     responses=problems_of(BY_ERROR[errors.CapacityError], *_OF_ONE),
     openapi_extra=_CONSUMES,
 )
-async def take_from_queue(request: Request, name: _Name, body: models.TakeBody, counter: _AtCounter) -> Reply:
+async def take_from_queue(request: Request, name: QueueName, body: models.TakeBody, counter: AtCounter) -> Reply:
     """Lends events to a consumer, who settles each before `until`; else it is lent again.
 
     Fewer than `max` may come, and events that failed before come alone.
@@ -308,7 +272,7 @@ async def _gone(request: Request) -> None:
     responses=problems_of(*_OF_ONE),
     openapi_extra=_CONSUMES,
 )
-async def settle_loans(name: _Name, body: models.SettleBody, counter: _AtCounter) -> Reply:
+async def settle_loans(name: QueueName, body: models.SettleBody, counter: AtCounter) -> Reply:
     """Says of each event that it is done, to be tried again, dead, or given back; or that it takes longer.
 
     A loan that is over is no error: the event was settled, or others have it.
@@ -327,7 +291,7 @@ async def settle_loans(name: _Name, body: models.SettleBody, counter: _AtCounter
     responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
     openapi_extra=_MANAGES,
 )
-async def rewind_queue(name: _Name, body: models.RewindBody, counter: _AtCounter) -> None:
+async def rewind_queue(name: QueueName, body: models.RewindBody, counter: AtCounter) -> None:
     """Events after the instant are delivered, though they were settled; those before it are not."""
     queue = await counter.find(name, Action.QUEUES)
     to = None if body.to == "now" else parse_position("to", body.to, counter.now_us())
@@ -343,7 +307,7 @@ async def rewind_queue(name: _Name, body: models.RewindBody, counter: _AtCounter
     responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
     openapi_extra=_MANAGES,
 )
-async def purge_queue(name: _Name, counter: _AtCounter) -> None:
+async def purge_queue(name: QueueName, counter: AtCounter) -> None:
     """The same as a rewind to `now`: the events are in the log still."""
     await counter.plane.rewind(await counter.find(name, Action.QUEUES), None)
     counter.note(name, "purge")
@@ -357,7 +321,7 @@ async def purge_queue(name: _Name, counter: _AtCounter) -> None:
     responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
     openapi_extra=_MANAGES,
 )
-async def redrive_queue(name: _Name, counter: _AtCounter, body: models.RedriveBody | None = None) -> None:
+async def redrive_queue(name: QueueName, counter: AtCounter, body: models.RedriveBody | None = None) -> None:
     """Consumers get the original events, whose deliveries are counted anew. Each letter is delivered again once."""
     queue = await counter.find(name, Action.QUEUES)
     text = None if body is None else body.until
@@ -376,8 +340,8 @@ async def redrive_queue(name: _Name, counter: _AtCounter, body: models.RedriveBo
 )
 async def read_dead_letters(
     request: Request,
-    name: _Name,
-    counter: _AtCounter,
+    name: QueueName,
+    counter: AtCounter,
     events: Events,
     begin: Begin,
     cursor: EventCursor = None,
@@ -407,7 +371,7 @@ async def read_dead_letters(
     responses=problems_of(*_OF_ONE),
     openapi_extra=_CONSUMES,
 )
-async def list_queue_consumers(name: _Name, counter: _AtCounter) -> Reply:  # noqa: D103 - its summary says it
+async def list_queue_consumers(name: QueueName, counter: AtCounter) -> Reply:  # noqa: D103 - its summary says it
     stats = await counter.plane.stats(await counter.find(name, Action.CONSUME))
     return _json({"consumers": [{"consumer": one, "asked_at": instant(at)} for one, at in stats.consumers]})
 
@@ -421,7 +385,7 @@ async def list_queue_consumers(name: _Name, counter: _AtCounter) -> Reply:  # no
     openapi_extra=_MANAGES,
 )
 async def delete_queue_consumer(
-    name: _Name,
+    name: QueueName,
     consumer: Annotated[
         str,
         Path(
@@ -430,7 +394,7 @@ async def delete_queue_consumer(
             examples=["w1"],
         ),
     ],
-    counter: _AtCounter,
+    counter: AtCounter,
 ) -> Reply:
     """Its loans are over, and count as no delivery. Nothing keeps it from taking again: its rights do that."""
     queue = await counter.find(name, Action.QUEUES)

@@ -1,0 +1,48 @@
+"""Queues as one caller may use them: what every route of queues is given."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path
+
+from app.api.dependencies import Asker, NodePorts, WhoAsks
+from app.api.v1.command_models import said
+from app.core.access.rules import Action
+from app.core.queues.model import NAME, DeclaredQueue, validate_queue_name
+from app.queues.plane import QueuePlane, needed_queues
+
+QueueName = Annotated[
+    str,
+    Path(description="The name of the queue.", json_schema_extra=said(NAME), examples=["alarms"], alias="name"),
+]
+
+
+class QueueCounter:
+    """Queues, for one caller."""
+
+    def __init__(self, plane: QueuePlane, asker: Asker, ports: NodePorts) -> None:
+        self.plane = plane
+        self.asker = asker
+        identity = asker.identity()
+        self.tenant = "" if identity is None or identity.tenant is None else identity.tenant
+        self.now_us = ports.node.now_us
+        self._audit = ports.audit
+
+    async def find(self, name: str, action: Action) -> DeclaredQueue:
+        """The queue, where the caller may do this with it; QueueNotFoundError, ForbiddenError."""
+        validate_queue_name(name)
+        self.asker.check_queue(action, name)
+        return await self.plane.find(self.tenant, name)
+
+    def note(self, name: str, done: str) -> None:
+        """Put on record what the caller has done with a queue."""
+        if self._audit is not None:
+            self._audit.queue(name, self.tenant, done)
+
+
+async def _counter(ports: NodePorts, asker: WhoAsks) -> QueueCounter:
+    return QueueCounter(needed_queues(ports.queues), asker, ports)
+
+
+AtCounter = Annotated[QueueCounter, Depends(_counter)]
