@@ -122,6 +122,7 @@ async def test_a_lane_is_told_and_the_place_in_it(keeping: Rig) -> None:
         "in_flight": 0,
         "waiting": 0,
         "position": None,
+        "stopped": False,
     }
     for _ in range(2):
         await keeping.send("silent", timeout="1m", headers=NO_WAIT)

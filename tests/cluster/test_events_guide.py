@@ -100,7 +100,7 @@ def test_queues(environment: dict[str, str], tmp_path: Path) -> None:
     with MosquittoProcess() as broker:
         said = on_a_node("docs/queues.md", environment, tmp_path, broker)
     assert "queue alarms is declared" in said
-    assert said.count('"delivery": 1') == 11, "ten alarms, and the message of the exchange"
+    assert said.count('"delivery": 1') == 12, "ten alarms, and two messages of the exchange"
 
 
 def test_streams(environment: dict[str, str], tmp_path: Path) -> None:

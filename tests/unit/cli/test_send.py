@@ -182,7 +182,7 @@ def test_it_follows_what_takes_longer_to_its_outcome(homing: Homing, fake_node: 
     assert code == 3
     assert "timed_out" in out
     assert '{"percent": 40}' in out
-    assert f"homing get {COMMAND['id']} shows an answer that comes late" in out
+    assert f"homing probe {COMMAND['id']} looks whether it was done; homing get shows an answer that comes late" in out
     assert [(method, path) for method, path, _, _ in fake_node.asked[1:]] == [
         ("GET", f"/v1/commands/{COMMAND['id']}/events")
     ]

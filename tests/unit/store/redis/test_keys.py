@@ -188,16 +188,20 @@ async def test_F36_index_entries_without_a_record_leave_a_busy_partition(client:
     assert await client.zcard(due) == 0
 
 
+SHARED = ("common.lua", "lanes.lua", "outcomes.lua")
+"""Parts that several scripts have in common."""
+
+
 def test_the_scripts_keep_their_rules() -> None:
     scripts = sorted(LUA.rglob("*.lua"))
     there = {*SCRIPTS, *EVENT_SCRIPTS, *QUEUE_SCRIPTS, ROLE, WRITE_SESSIONS}
-    assert len(scripts) == len(there) + 2  # the parts that those of commands, and those of windows, have in common
+    assert len(scripts) == len(there) + 4  # three parts that those of commands have in common, and one of windows
     for script in there:
         assert "#!" not in script.text  # it would forbid Redis 6, and the rest of a script at maxmemory
         assert "while " not in script.text
         assert "KEYS *" not in script.text
     for path in scripts:
-        if path.name != "common.lua":
+        if path.name not in SHARED:
             header = path.read_text().partition("\n\n")[0]
             for word in ("-- KEYS", "-- ARGV", "-- Reply", "-- Writes"):
                 assert word in header, path.name
