@@ -129,7 +129,7 @@ async def every_operation(caller: Caller, key: str) -> None:
     hostile = {"params": PARAMS, "password": WRONG, "key": TYPO, "method": 1, "rules": 1, "bindings": PARAMS}
     for path, operations in document["paths"].items():
         for method in METHODS:
-            if method not in operations or "/stream" in path:
+            if method not in operations or "/stream" in path or path == "/v1/overview/events":  # these do not end
                 continue
             url = path
             for parameter in operations[method].get("parameters", []):
