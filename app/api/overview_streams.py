@@ -16,7 +16,7 @@ from app.runtime.telemetry import Counters
 HEARTBEAT_SECONDS: Final = 5.0
 """After so long without an event a bookmark is written: who hears none knows soon that the node does not answer."""
 COUNTED_SECONDS: Final = 6.0
-"""How often it is told that only numbers have changed, which they do all the time where commands are sent."""
+"""The seconds between two overviews in which only numbers differ: they do all the time where commands are sent."""
 SHARE_OF_ONE: Final = 5
 """One principal may have a fifth of the streams: people on duty share a login, and each of them has a page open."""
 

@@ -18,7 +18,7 @@ Ticks = Sequence[tuple[float, str]]
 
 
 class Scale(NamedTuple):
-    """From values to 0 … 1; what is outside lies on the edge."""
+    """Maps values to 0 … 1; a value outside lies on the edge."""
 
     low: float
     high: float
@@ -50,7 +50,7 @@ def log_scale(values: Iterable[float]) -> Scale:
 
 
 def linear_scale(values: Iterable[float]) -> Scale:
-    """From 0 to the next round number."""
+    """Reaches from 0 to the next round number."""
     top = max(values, default=0.0) or 1.0
     power = 10.0 ** math.floor(math.log10(top))
     return Scale(0.0, next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= top * 0.9999))
@@ -78,7 +78,7 @@ class Axis(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Row], most: int) -> Axis:
-        """From the first to the last hour with at most so many bins, but for a long tail of few commands."""
+        """Reaches from the first to the last hour with at most so many bins, but for a long tail of few commands."""
         counts = sorted((row["hour"], row["commands"]) for row in rows) or [(datetime(1970, 1, 1, tzinfo=UTC), 0)]
         within = _without_tails(counts)
         if (within[-1][0] - within[0][0] + HOUR) > MOST_TAIL * (counts[-1][0] - counts[0][0] + HOUR):

@@ -25,7 +25,7 @@ from app.store.commands import CommandReader
 INTERVAL_SECONDS: Final = 0.1
 """How often all of them are read."""
 PAUSE_EACH_SECONDS: Final = 0.005
-"""What each follower adds to the time for which all of them rest once they were told: so many cost little more."""
+"""Each follower adds so much to the time for which all of them rest once they were told: many cost little more."""
 LONGEST_PAUSE_SECONDS: Final = 0.5
 KEPT: Final = timedelta(minutes=10)
 """For how long they are written after the last one who followed has gone: as long as one may be away."""

@@ -15,7 +15,7 @@ from app.core.events.instants import parse_position
 from app.core.queues.loans import micros_of
 
 LONGEST_WAIT: Final = timedelta(hours=24)
-"""How far ahead a message may be dated."""
+"""The longest time ahead that a message may be dated."""
 _KIND: Final = "not_before:"
 
 

@@ -55,7 +55,7 @@ class ScheduleOverlap(StrEnum):
     QUEUE_ONE = auto()
     """It waits for that end, within the catch-up; of several that wait the latest begins."""
     REPLACE = auto()
-    """What began before it is ended, and it begins when that has its end, within the catch-up."""
+    """It ends what began before, and begins when that has its end, within the catch-up."""
     PARALLEL = auto()
     """It begins all the same."""
 
