@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ from app.cluster.adopter import Adopter, OnNodeDeath
 from app.cluster.canary import CALM_SECONDS, EVERY_SECONDS, Canary
 from app.cluster.directory import NodeInfo
 from app.cluster.founder import Founder
+from app.cluster.stepdown import StepDown
 from app.command_plane import CommandPlane
 from app.commands.deadlines.left import CommandRecovery
 from app.core.topics import canary_topics
@@ -16,6 +18,7 @@ from app.kernel import Kernel
 from app.node import MemberParts
 from app.plane import Plane
 from app.runtime.services import Service
+from app.store.engine import kind_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ def open_membership(kernel: Kernel, canary: Canary, commands: CommandPlane, on_d
             node_id=kernel.info.node_id,
         ),
     )
-    services = [Service("adopter", adopter.run), Service("canary", canary.run)]
+    services = [Service("adopter", adopter.run), Service("canary", canary.run), *_stepping_down(kernel)]
     return MemberPlane(parts=parts, plane=Plane(name="membership", services=services))
 
 
@@ -94,6 +97,22 @@ def _adopter(kernel: Kernel, commands: CommandPlane, on_death: OnNodeDeath) -> A
         gone=on_death.gone,
         died=on_death.died,
     )
+
+
+def _stepping_down(kernel: Kernel) -> Sequence[Service]:
+    """Only where nodes share a store: one alone has nobody who could take over."""
+    if not kind_of(kernel.settings.store.url).shared:
+        return []
+    step_down = StepDown(
+        store=kernel.store,
+        connected=lambda: kernel.mqtt.connected,
+        say=kernel.sessions.say,
+        cut=kernel.mqtt.cut,
+        clock=kernel.clock,
+        counters=kernel.counters,
+    )
+    kernel.notices.add(step_down.heard)
+    return [Service("stepdown", step_down.run)]
 
 
 def _founder(kernel: Kernel) -> Founder:

@@ -119,11 +119,18 @@ class Adopter:
 
     def heard(self, notice: SessionNotice) -> None:
         """Act on what is told of a session."""
-        if notice.word is Word.BACK:
-            if (task := self._lost.pop(notice.incarnation, None)) is not None:
-                task.cancel()
-        elif len(self._lost) < self._most_lost:
-            self._begin(notice.incarnation, self._take_lost(notice.incarnation))
+        match notice.word:
+            case Word.BACK:
+                if (task := self._lost.pop(notice.incarnation, None)) is not None:
+                    task.cancel()
+            case Word.LOST | Word.LEFT:
+                self._begin_lost(notice)
+            case _:
+                pass
+
+    def _begin_lost(self, notice: SessionNotice) -> None:
+        if len(self._lost) < self._most_lost:
+            self._begin(notice.incarnation, self._take_lost(notice.incarnation, left=notice.word is Word.LEFT))
         else:
             self._counters["drop.notice"] += 1
 
@@ -144,8 +151,9 @@ class Adopter:
         self._lost[incarnation] = task
         task.add_done_callback(ended)
 
-    async def _take_lost(self, incarnation: str) -> None:
-        await asyncio.sleep(self._grace)
+    async def _take_lost(self, incarnation: str, *, left: bool) -> None:
+        if not left:
+            await asyncio.sleep(self._grace)
         # Where this node has lost the broker as well, it is the broker that went away.
         if not self._connected():
             return
@@ -156,17 +164,17 @@ class Adopter:
             return
         for one in known:
             if one.incarnation == incarnation:
-                await self._take(one, lost=True)
+                await self._take(one, lost=True, lives=left)
                 return
 
-    async def _take(self, orphan: NodeInfo, *, lost: bool = False) -> None:
+    async def _take(self, orphan: NodeInfo, *, lost: bool = False, lives: bool = False) -> None:
         if orphan in self._adopting:
             return
         self._adopting.add(orphan)
         try:
             if await self._cluster.claim(orphan, RIGHT, lost=lost):
                 self._gone(orphan.node_id)
-                if lost:
+                if lost and not lives:
                     self._died(orphan.node_id)
                 await self._adopt(orphan)
         except UnavailableError as error:  # its turn comes again; the others must not wait for it

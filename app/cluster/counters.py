@@ -26,6 +26,10 @@ COUNTERS: Final = CounterTable(
             {"lease.renewal_failed": ""},
         ),
         (
+            counted("homing_step_down", "Questions and answers of nodes that have lost Redis, and shares left", "step"),
+            {"stepdown.asked": "asked", "stepdown.answered": "answered", "stepdown.left": "left"},
+        ),
+        (
             counted("homing_canary", "Messages of this node to itself over the response path", "fate"),
             {"canary.sent": "sent", "canary.returned": "returned", "canary.late": "late", "canary.refused": "refused"},
         ),

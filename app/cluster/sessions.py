@@ -31,7 +31,8 @@ class Sessions:
     """Makes them. `group` is what the name of the share group begins with; None for a node alone, which shares nothing.
 
     Some small brokers know no shared subscriptions, and a node alone has nobody to tell that it is gone. `heard` is
-    told what happened to other sessions; `answer` publishes a payload on a topic, or not when there is no connection.
+    told what other nodes say, to all or to this one; `answer` publishes a payload on a topic, or not when there is no
+    connection.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class Sessions:
         self._clock = clock
         self._counters = counters
         self._noticed = ""
+        self._charter: Charter | None = None
+        self._info: NodeInfo | None = None
 
     def incarnation(self, node_id: str, secret: str | None = None) -> NodeInfo:
         """The next incarnation of this node; its client id cannot be guessed.
@@ -75,6 +78,7 @@ class Sessions:
             subscriptions = [Subscription(one) for one in self._filters]
             return BrokerSession(_with_filters(info, subscriptions), subscriptions, None)
         topic = self._noticed = notice_topic(charter)
+        self._charter, self._info = charter, info
         group = f"{self._group}-{charter.group}"
         # With QoS 0, as a notice is of no use to a session whose node is away.
         subscriptions = [
@@ -82,21 +86,23 @@ class Sessions:
             Subscription(topic, qos=0, needed=False),
         ]
 
-        def say(word: Word, asker: str = "") -> bytes:
-            return encode_notice(SessionNotice(word, info.node_id, info.incarnation, asker), charter)
-
         def hear(payload: bytes) -> None:
             notice = self._read(payload, charter)
             if notice is None or notice.incarnation == info.incarnation:
                 return
             if notice.word is Word.WHO:
-                self._answer(topic, say(Word.HERE, notice.incarnation))
-            elif notice.word is not Word.HERE:  # an answer is for the node that asked
+                self.say(Word.HERE, notice.incarnation)
+            elif notice.asker in ("", info.incarnation):  # an answer is for the node that asked
                 self._heard(notice)
 
         self._own_topics[topic] = hear
-        lost, back = say(Word.LOST), say(Word.BACK)
+        lost, back = (_said(word, info, charter) for word in (Word.LOST, Word.BACK))
         return BrokerSession(_with_filters(info, subscriptions), subscriptions, Will(topic, lost, back))
+
+    def say(self, word: Word, asker: str = "") -> None:
+        """Tell the other nodes a word of this incarnation; nobody, where there are none or no connection."""
+        if self._charter is not None and self._info is not None:
+            self._answer(notice_topic(self._charter), _said(word, self._info, self._charter, asker))
 
     def _read(self, payload: bytes, charter: Charter) -> SessionNotice | None:
         try:
@@ -104,6 +110,10 @@ class Sessions:
         except ValueError:
             self._counters["drop.bad_notice"] += 1
             return None
+
+
+def _said(word: Word, info: NodeInfo, charter: Charter, asker: str = "") -> bytes:
+    return encode_notice(SessionNotice(word, info.node_id, info.incarnation, asker), charter)
 
 
 def _with_filters(info: NodeInfo, subscriptions: Sequence[Subscription]) -> NodeInfo:

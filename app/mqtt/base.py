@@ -104,6 +104,12 @@ class MqttClient(Protocol):
         A new connection reads.
         """
 
+    def cut(self) -> None:
+        """Break the connection without DISCONNECT, so that the broker keeps the session and publishes the will.
+
+        It connects again once the session is known to be still its own. Nothing happens without a connection.
+        """
+
     def publish(self, publication: Publication) -> Puback:
         """Send and return a future that is done at PUBACK (QoS 1) or when written (QoS 0).
 

@@ -237,6 +237,10 @@ class LoopbackMqttClient:
         while self._kept_back and not self._resting:
             self._hand_out(self._kept_back.popleft())
 
+    def cut(self) -> None:
+        self.connection_lost()
+        asyncio.get_running_loop().call_soon(self.connect)
+
     def publish(self, publication: Publication) -> Puback:
         if not self.connected:
             raise BrokerUnavailableError("not connected to the MQTT broker")

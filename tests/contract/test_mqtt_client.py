@@ -17,7 +17,7 @@ from paho.mqtt import publish
 
 from app.core.errors import BrokerUnavailableError, InvalidInputError
 from app.core.messages import Publication, Receipt, ReceivedMessage
-from app.mqtt.base import InboundDelivery, MqttClient, SessionDrain, Subscription
+from app.mqtt.base import InboundDelivery, MqttClient, SessionDrain, Subscription, Will
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
@@ -242,6 +242,23 @@ async def test_what_was_not_acknowledged_comes_again_after_a_reconnect(bench: Be
     inbox = Inbox()
     await bench.started(inbox, bench.topic("#"), client_id=bench.prefix)
     assert [(message.payload, message.redelivered) for message in await inbox.wait_for(1)] == [(b"lost sight of", True)]
+
+
+async def test_a_connection_that_is_cut_leaves_its_will_and_its_session_and_comes_back(bench: Bench) -> None:
+    others, careless = Inbox(), Inbox(acknowledge=False)
+    other = await bench.started(others, bench.topic("will"))
+    client = bench.client(bench.prefix)
+    will = Will(bench.topic("will"), b"lost", b"back")
+    await client.start([Subscription(bench.topic("a"))], careless, will)
+    await client.wait_connected()
+    await other.publish(Publication(bench.topic("a"), b"kept"))
+    await careless.wait_for(1)
+
+    client.cut()
+    assert not client.connected
+    client.cut()
+    assert [one.payload for one in await others.wait_for(3)] == [b"back", b"lost", b"back"]
+    assert [one.payload for one in await careless.wait_for(2)] == [b"kept", b"kept"]
 
 
 async def test_stop_without_keep_session_makes_the_broker_forget(bench: Bench) -> None:

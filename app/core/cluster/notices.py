@@ -4,7 +4,8 @@
 (MQTT 5, section 3.1.2.5); a node sends the second itself. It is a hint: a node asks the store before it acts on it.
 
 A node also asks who is there (`who`), and each node answers (`here`); an answer names the incarnation that asked in
-front of its signature.
+front of its signature. One that has lost the store asks who has it (`store`), and a node that has had it all the while
+answers (`stored`). So that its responses come to those, the one that asked leaves its session to them (`left`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ class Word(StrEnum):
     BACK = "back"
     WHO = "who"
     HERE = "here"
+    STORE = "store"
+    STORED = "stored"
+    LEFT = "left"
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,22 @@ async def test_a_session_that_is_back_within_the_grace_is_left_alone() -> None:
     assert rig.cluster.claims == []
 
 
+async def test_a_session_that_its_node_has_left_is_adopted_at_once_and_the_node_is_not_called_dead() -> None:
+    rig = Rig(Orphans(alive=["n2"]))
+    rig.adopter.heard(SessionNotice(Word.LEFT, "n2", "i-n2"))
+    rig.adopter.heard(lost("n2"))  # the will of the connection that it broke
+    await eventually(lambda: rig.drained == ["n2"])
+    assert (rig.cluster.claims[0], rig.gone, rig.died) == (("n2", True), ["n2"], [])
+    await eventually(lambda: not rig.adopter.busy)
+
+
+@pytest.mark.parametrize("word", [Word.WHO, Word.HERE, Word.STORE, Word.STORED])
+async def test_words_that_tell_of_no_session_end_none(word: Word) -> None:
+    rig = Rig(Orphans(alive=["n2"]), NO_GRACE)
+    rig.adopter.heard(SessionNotice(word, "n2", "i-n2"))
+    assert not rig.adopter.busy
+
+
 async def test_who_has_lost_the_broker_as_well_takes_nobodys_session() -> None:
     rig = Rig(Orphans(alive=["n2"]), NO_GRACE)
     rig.connected = False

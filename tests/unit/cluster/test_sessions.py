@@ -77,6 +77,29 @@ def test_the_wills_of_others_are_heard_and_ones_own_is_not() -> None:
     assert rig.heard == [other]
 
 
+def test_an_answer_is_heard_by_the_incarnation_that_asked_and_by_no_other() -> None:
+    rig = Rig()
+    own = rig.sessions.incarnation("n1")
+    session = rig.sessions.of(own, CHARTER)
+    hear = rig.own_topics[session.subscriptions[-1].topic_filter]
+    ours, other = (SessionNotice(Word.STORED, "n2", "i", asker) for asker in (own.incarnation, "somebody"))
+    hear(encode_notice(ours, CHARTER))
+    hear(encode_notice(other, CHARTER))
+    assert rig.heard == [ours]
+
+
+def test_a_word_is_said_for_the_present_incarnation() -> None:
+    rig = Rig()
+    rig.sessions.say(Word.STORE)
+    assert rig.answers == [], "nothing is joined yet"
+    own = rig.sessions.incarnation("n1")
+    topic = rig.sessions.of(own, CHARTER).subscriptions[-1].topic_filter
+    rig.sessions.say(Word.STORED, "i")
+    [(said_to, payload)] = rig.answers
+    assert said_to == topic
+    assert decode_notice(payload, CHARTER) == SessionNotice(Word.STORED, "n1", own.incarnation, "i")
+
+
 @pytest.mark.parametrize(
     "payload",
     [

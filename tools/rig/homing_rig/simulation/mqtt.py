@@ -92,6 +92,12 @@ class SimMqttClient:
         if self._link is not None:
             self._link.rest(on=on)
 
+    def cut(self) -> None:
+        link = self._link
+        if link is not None:
+            self._forget_link()
+            link.end("this side broke it")
+
     def publish(self, publication: Publication) -> Puback:
         try:
             validate_topic(publication.topic)
