@@ -24,6 +24,8 @@ MAX_OPEN: Final = 30_000
 """Commands whose callers wait at the same time; a bound, not a figure."""
 RETRY_PAUSE: Final = (0.05, 0.25)
 """Seconds between two attempts of a caller, besides those that the node asked for."""
+MOST_DOUBLINGS: Final = 4
+"""So often that pause doubles where all nodes have the same trouble, as the pauses of any client do."""
 SHARED: Final = "store-unavailable"
 """The problem that all nodes have at once. With any other one the next node is asked soon."""
 HANG_UP: Final = 0.3
@@ -78,7 +80,7 @@ class Call:
     timeout: float
     command_id: str | None = None
     answer: str = "unanswered"
-    """`final`, `accepted` (202), `refused` (nothing was sent) or `unanswered`."""
+    """`final`, `accepted` (202) or `unanswered`."""
     state: str | None = None
     ended: float = 0.0
     attempts: int = 0
@@ -176,12 +178,13 @@ class Load:
             call.ended = self.recorder.now()
 
     async def _until_answered(self, job: Job, call: Call) -> None:
-        give_up = call.began + job.patience
+        give_up, refusals = call.began + job.patience, 0
         while call.attempts < job.attempts and (call.attempts == 0 or self.recorder.now() < give_up):
             call.attempts += 1
             if await self._attempt(job, call):
                 return
-            await asyncio.sleep(call.asked + self._rng.uniform(*RETRY_PAUSE))
+            refusals = refusals + 1 if call.asked else 0
+            await asyncio.sleep(call.asked + self._rng.uniform(*RETRY_PAUSE) * 2 ** min(refusals, MOST_DOUBLINGS))
 
     async def _attempt(self, job: Job, call: Call) -> bool:
         """One request; whether the caller is content with the answer."""
@@ -289,11 +292,7 @@ class Load:
         self.problems[slug] += 1
         self.refused_in.append((slug, latency))
         call.error = slug
-        if slug == "not-sent":
-            # The key stands for a command that was not sent, and will always say so.
-            call.command_id, call.state, call.answer = command_id, CommandState.UNSENT.value, "refused"
-            return True
-        return False
+        return False  # also of `not-sent`: the key is free, and the next try with it is a new command
 
 
 def _facts(said: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def measure(rig: Rig) -> None:
     rig.measures |= {
         "callers": len(calls),
         "callers_failed": sum(call.answer == "unanswered" for call in calls),
-        "callers_refused": sum(call.answer == "refused" for call in calls),
+        "callers_refused": sum(call.answer == "unanswered" and call.error == "not-sent" for call in calls),
         "callers_timed_out": sum(call.state == CommandState.TIMED_OUT for call in calls),
         "succeeded": sum(state == CommandState.SUCCEEDED for state in states.values()),
         "timed_out": sum(state == CommandState.TIMED_OUT for state in states.values()),

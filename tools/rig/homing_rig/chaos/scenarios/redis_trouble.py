@@ -123,7 +123,7 @@ R9 = Scenario(
         Figure("connections", "<=", 24, "connections of a node to Redis"),
         Figure("hung_up", ">=", 50_000, "requests that were broken off", timing=True),
     ),
-    full=Form(seconds=300, rate=200, timeout=30.0, down=300.0, delay=(0.0, 0.3)),
+    full=Form(seconds=600, rate=100, timeout=30.0, down=600.0, delay=(0.0, 0.3)),
     short=Form(seconds=6, rate=40, timeout=60.0, attempt=65.0, patience=60.0, down=6.0, delay=(0.0, 0.3)),
     act=_hang_up,
     plan=lambda _rng, form: [Fault(0.0, Kind.SLOW, f"n{number + 1}", form.down) for number in range(form.nodes)],
