@@ -71,7 +71,12 @@ class Nemesis:
             await asyncio.sleep(max(0.0, began + fault.at - loop.time()))
             task = loop.create_task(self._inject(fault), name=f"fault {fault}")
             self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """Forget a fault that is over; one that could not be done is kept for `heal`, which fails then."""
+        if task.cancelled() or task.exception() is None:
+            self._under_way.discard(task)
 
     async def heal(self) -> None:
         """Wait until all faults are over, and everything that should run serves."""
@@ -110,7 +115,7 @@ class Nemesis:
             began = loop.time()
             acting = loop.create_task(self._act(replace(fault, target=name)), name=f"fault {fault}")
             self._under_way.add(acting)
-            acting.add_done_callback(self._under_way.discard)
+            acting.add_done_callback(self._over)
             if fault.kind is Kind.KILL and len(self.nodes) > 1:
                 with suppress(ChaosError):  # who never takes over is judged by what is lost
                     await self._intake()

@@ -30,6 +30,8 @@ class RedisPair:
         self.replica = replica
         self._link = link
         self._addresses = addresses
+        self._whole = asyncio.Lock()
+        """Held until the replica follows again, which takes longer the more there is to copy."""
 
     async def start(self) -> None:
         """Start the replica; ChaosError when it never has what the primary has."""
@@ -43,6 +45,10 @@ class RedisPair:
 
         Return how many seconds it took until the pair was whole again; ChaosError when it never was.
         """
+        async with self._whole:
+            return await self._fail_over(seconds)
+
+    async def _fail_over(self, seconds: float) -> float:
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._link.blackhole()
