@@ -16,6 +16,8 @@ from homing_rig.chaos.schedule import BROKER, REDIS, Fault, Kind
 from homing_rig.chaos.shared_figures import ANSWERED, LOST, SOUND, measure, milliseconds, quantile
 from homing_simulator.families import Request
 
+STEP_DOWN_SECONDS = 2.0
+"""By then a node that is cut off from Redis has left its share of the responses to the others."""
 CALM_SHARE = 0.2
 """Of the load, before the first fault: what the rest is compared with."""
 
@@ -70,15 +72,21 @@ async def _partition(rig: Rig) -> None:
     watching.cancel()
     noticed = [_first_unready(seen.get(fault.target, []), began) for began, fault in rig.nemesis.begun]
     rig.measures["unready_s"] = round(max(noticed, default=0.0), 2)
-    bounds = [(began, began + fault.seconds, fault.target) for began, fault in rig.nemesis.begun]
-    others = [
+    calm = max(rig.measures["calm_p99_ms"], 0.1)
+    for name, since in (("others", 0.0), ("settled", STEP_DOWN_SECONDS)):
+        p99 = round(1000 * quantile(_at_others(rig, since), 0.99), 1)
+        rig.measures |= {f"{name}_p99_ms": p99, f"{name}_ratio": round(p99 / calm, 2)}
+
+
+def _at_others(rig: Rig, since: float) -> list[float]:
+    """Return the seconds of calls at nodes that are not cut off, begun so many seconds after a cut, until its end."""
+    cuts = [(began + since, began + fault.seconds, fault.target) for began, fault in rig.nemesis.begun]
+    return [
         attempt.seconds
         for attempt in rig.load.attempts
         if attempt.mode is Mode.SYNC
-        and any(first <= attempt.began <= last and attempt.node != target for first, last, target in bounds)
+        and any(first <= attempt.began <= last and attempt.node != target for first, last, target in cuts)
     ]
-    rig.measures["others_p99_ms"] = round(1000 * quantile(others, 0.99), 1)
-    rig.measures["others_ratio"] = round(rig.measures["others_p99_ms"] / max(rig.measures["calm_p99_ms"], 0.1), 2)
 
 
 async def _watch(rig: Rig, seen: dict[str, list[tuple[float, bool]]]) -> None:
@@ -115,6 +123,7 @@ R10 = Scenario(
         ANSWERED,
         Figure("unready_s", "<=", 3, "seconds until the node says that it is not ready", short=60),
         Figure("others_ratio", "<=", 1.5, "p99 at the other nodes meanwhile, as a multiple of calm", timing=True),
+        Figure("settled_ratio", "<=", 1.5, "the same, once the node has had 2 s to step down", timing=True),
     ),
     full=Form(seconds=600, rate=100, every=30.0, down=15.0, timeout=30.0, attempt=35.0, patience=60.0),
     short=Form(
