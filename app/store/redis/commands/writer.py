@@ -22,13 +22,10 @@ from app.core.commands.reception import encode_reception, reception_of, receptio
 from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.errors import (
     CommandNotFoundError,
-    DeviceBusyError,
-    IdempotencyMismatchError,
     IllegalTransitionError,
     InvalidInputError,
     StoreRefusedError,
     StoreUnavailableError,
-    TooManyHeldError,
     UnreadableRecordError,
 )
 from app.core.identifiers import partition_of, partition_of_command
@@ -38,32 +35,26 @@ from app.store.commands import Finished, Joined, Registered
 from app.store.holds import Decided
 from app.store.redis.commands import records
 from app.store.redis.commands.holds import note_held
+from app.store.redis.commands.register import RedisRegister, fixed_keys
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
-from app.store.redis.driver.scripts import CONFIRM, FINISH, HOLD_DECIDE, MARK, REGISTER, RESPOND, SWEEP, VERIFY
+from app.store.redis.driver.scripts import CONFIRM, FINISH, HOLD_DECIDE, MARK, RESPOND, SWEEP, VERIFY
 from app.store.redis.driver.steps import LEAST_STEP_US, StoreSteps
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import (
     CONFIRMED_FROM,
     HOLD_EXPIRED,
-    MAX_JOINED,
-    MOST_HELD,
-    MOST_HELD_OF_LANE,
-    MOST_HELD_OF_PARTITION,
     NO_RESPONSE,
     NOT_APPROVED,
     SWEEP_LIMIT,
-    busy,
     ended_by,
     error_of_finding,
-    lane_taken,
     marked_by,
     micros,
     not_confirmed,
     not_verified,
     refused_by_second,
     superseded,
-    too_many_held,
     verified_annex,
     verified_news,
 )
@@ -98,57 +89,10 @@ class RedisCommandWriter:
         # Attempts to respond must differ between nodes and restarts; nobody reads anything out of them.
         self._attempts_of = attempts_of
         self._attempts = count()
+        self._register = RedisRegister(lanes, unreadable, clock=clock, wake_key=wake_key)
 
     async def register(self, registration: Registration) -> Registered | Joined:
-        partition = partition_of_command(registration.command_id)
-        topics, by_order, values = records.expected_keys(partition, registration)
-        script_keys = [*_fixed_keys(partition, registration.command_id), *topics, *values]
-        if registration.idempotency_key is not None:
-            script_keys.append(keys.idempotency(partition, registration.device_id, registration.idempotency_key))
-        retention = records.retention_ms(registration)
-        reply = await self._lanes.run(
-            REGISTER,
-            script_keys,
-            registration.command_id,
-            f"{registration.command_id}:{registration.device_id}",
-            micros(registration.timeout),
-            retention,
-            registration.home_node,
-            records.about(partition, registration, retention),
-            registration.fingerprint,
-            len(topics),
-            by_order,
-            len(values),
-            MAX_JOINED,
-            registration.trace or "",
-            records.version(self._wake_key.token(registration.command_id), registration),
-            " ".join(registration.notify),
-            *_held_arguments(registration),
-            *_lane_arguments(registration),
-        )
-        match reply:
-            case [b"registered", created_at, deadline, state]:
-                held = state == b"held"
-                if held:
-                    await note_held(self._lanes, registration.command_id)
-                return Registered(int(created_at), int(deadline), held)
-            case [b"joined", command_id, fields]:
-                return Joined(self._unreadable.checked(command_id.decode(), records.pairs(fields)))
-            case [b"full"]:
-                lane = None if registration.lane is None else registration.lane.name
-                raise TooManyHeldError(too_many_held(registration.device_id, lane))
-            case [b"taken"] if registration.lane is not None:
-                raise DeviceBusyError(lane_taken(registration.device_id, registration.lane.name))
-            case [b"mismatch", command_id]:
-                raise IdempotencyMismatchError(command_id.decode())
-            case [b"unreadable", command_id, reason]:
-                raise self._unreadable.skipped(
-                    UnreadableRecordError(command_id.decode(errors="replace"), reason.decode())
-                )
-            case [b"busy", quarantine_left]:
-                raise DeviceBusyError(busy(registration.device_id, int(quarantine_left)))
-            case _:
-                raise DeviceBusyError(busy(registration.device_id, None))
+        return await self._register.put(registration)
 
     async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
         try:
@@ -186,7 +130,7 @@ class RedisCommandWriter:
     async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
         allowed = records.words(ended_by(state))
         try:
-            script_keys = _fixed_keys(partition_of_command(command_id), command_id)
+            script_keys = fixed_keys(partition_of_command(command_id), command_id)
         except InvalidInputError:
             raise CommandNotFoundError(command_id) from None
         match await self._lanes.run(FINISH, script_keys, command_id, state.value, allowed, finisher, error or b""):
@@ -204,7 +148,7 @@ class RedisCommandWriter:
 
     async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:
         try:
-            script_keys = _fixed_keys(partition_of_command(command_id), command_id)
+            script_keys = fixed_keys(partition_of_command(command_id), command_id)
         except InvalidInputError:
             raise CommandNotFoundError(command_id) from None
         state, error, reception = finding.state, error_of_finding(finding), reception_of_finding(finding)
@@ -246,7 +190,7 @@ class RedisCommandWriter:
 
     async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:
         try:
-            script_keys = _fixed_keys(partition_of_command(command_id), command_id)
+            script_keys = fixed_keys(partition_of_command(command_id), command_id)
         except InvalidInputError:
             return Decided(won=False)
         word = "approved" if decision.approves else "refused"
@@ -353,7 +297,7 @@ class RedisCommandWriter:
     def _named_by(self, answer: Answer) -> list[str]:
         """The keys that the response names; InvalidInputError when its command id is none."""
         if _has_id(answer):
-            return _fixed_keys(partition_of_command(answer.value), answer.value)
+            return fixed_keys(partition_of_command(answer.value), answer.value)
         partition = partition_of(answer.device_id)
         indexes = [keys.due(partition), keys.listing(partition)]
         if answer.correlation is Correlation.VALUE:
@@ -370,29 +314,6 @@ _LAPSED: Final = {b"held ": HOLD_EXPIRED, b"unapproved ": NOT_APPROVED}
 """The words of a sweep in front of the rest of commands that were held to the end, and their errors."""
 
 
-def _held_arguments(registration: Registration) -> list[Argument]:
-    hold = registration.hold
-    if hold is None:
-        return [""] * 6 if registration.lane is not None else []
-    condition: Argument = "taken" if hold.only_if_taken else ""
-    if hold.approval is not None:
-        condition = micros(hold.approval)
-    return [micros(hold.lasts), hold.who, MOST_HELD, MOST_HELD_OF_PARTITION, hold.not_before or "", condition]
-
-
-def _lane_arguments(registration: Registration) -> list[Argument]:
-    lane = registration.lane
-    if lane is None:
-        return []
-    error = superseded(registration.command_id)
-    rules = records.rules_of(lane, registration.device_id)
-    return [*records.order_of(lane), MOST_HELD_OF_LANE, error, micros(lane.rest), *rules]
-
-
 def _has_id(answer: Answer) -> bool:
     """An echo has it by now: who found that it holds for a command has put it there."""
     return answer.correlation in (Correlation.ID, Correlation.ECHO)
-
-
-def _fixed_keys(partition: int, command_id: str) -> list[str]:
-    return [keys.callback(partition, command_id), keys.due(partition), keys.listing(partition)]

@@ -7,17 +7,18 @@
 --       6 rest of `about`     7 fingerprint              8 number of topics 9 how many of them are by order
 --       10 number of correlations                        11 most joined nodes 12 trace ('' is none)
 --       13 what is written as `v`                        14 endpoints to be told, with a blank between ('' is none)
---       and of what is to be held: 15 for how long (µs)  16 the caller, as the field `who` has them
---       17 most held commands of a device                18 most held commands of a partition
---       19 not before (µs; '' is any time)                20 `taken` where it is held only if its lane has no room,
+--       15 the instant by which its caller has given up (µs; '' is not known)
+--       and of what is to be held: 16 for how long (µs)  17 the caller, as the field `who` has them
+--       18 most held commands of a device                19 most held commands of a partition
+--       20 not before (µs; '' is any time)               21 `taken` where it is held only if its lane has no room,
 --                                                         or the time (µs) within which a second person has to approve it
---       and of what goes through a lane, whose place is the last of the topics (15 to 20 are '' of what has no hold):
---       21 letter of its order      22 its width         23 most held commands of it
---       24 error of those in whose place the command comes                                25 its rest (µs)
---       26 its pace (µs)            27 `stops` if it may be stopped ('' is never)
---       28 digests of the lanes that it excludes, with a blank between
+--       and of what goes through a lane, whose place is the last of the topics (16 to 21 are '' of what has no hold):
+--       22 letter of its order      23 its width         24 most held commands of it
+--       25 error of those in whose place the command comes                                26 its rest (µs)
+--       27 its pace (µs)            28 `stops` if it may be stopped ('' is never)
+--       29 digests of the lanes that it excludes, with a blank between
 -- Reply {'registered', created µs, deadline µs, state} | {'joined', command id, fields and values of the record}
---       | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
+--       | {'late', µs}: nobody waits for it any more | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
 -- In a lane in which only the last one waits, those that wait are cancelled. All their nodes are told, as is ours.
 -- Writes record, due, list, topics, correlations (of what is held mqtt:held instead), idempotency key; for a join the record's joined nodes.
 -- Repeated: the record is there, so its first instants are the answer and nothing is written.
@@ -62,13 +63,17 @@ local function is_full(device)
   for _, member in ipairs(members) do
     own = own + (string.match(member, ' (.*)$') == device and 1 or 0)
   end
-  return own >= tonumber(ARGV[17]) or #members >= tonumber(ARGV[18])
+  return own >= tonumber(ARGV[18]) or #members >= tonumber(ARGV[19])
 end
 
 local known = redis.call('HMGET', record, 'about', 'state')
 if known[1] then
   local created, deadline = string.match(known[1], '^(%d+) (%d+)')
   return {'registered', created, deadline, known[2]}
+end
+local now, latest = now_us(), tonumber(ARGV[15])
+if latest and now > latest then
+  return {'late', micros(now)}
 end
 if idempotency then
   local known = redis.call('GET', idempotency)
@@ -78,20 +83,19 @@ if idempotency then
   end
 end
 
-local now = now_us()
-local held = ARGV[15] ~= '' and ARGV[15]
-local within = tonumber(ARGV[20] or '')
+local held = ARGV[16] ~= '' and ARGV[16]
+local within = tonumber(ARGV[21] or '')
 local device = held and string.match(ARGV[2], ':(.*)$')
-local lane = ARGV[21] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[21], width = tonumber(ARGV[22]),
-  rest = tonumber(ARGV[25]), pace = tonumber(ARGV[26]), stops = ARGV[27] ~= '', excludes = words_of(ARGV[28])}
-if lane and (not held or ARGV[20] == 'taken') then
+local lane = ARGV[22] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[22], width = tonumber(ARGV[23]),
+  rest = tonumber(ARGV[26]), pace = tonumber(ARGV[27]), stops = ARGV[28] ~= '', excludes = words_of(ARGV[29])}
+if lane and (not held or ARGV[21] == 'taken') then
   local taken = closed_until(lane, now) or (queues(lane) and head_of(lane))
   if taken and not held then
     return {'taken'}
   end
   held = taken and held
 end
-if held and (is_full(device) or (lane and redis.call('ZCARD', line_of(lane)) >= tonumber(ARGV[23]))) then
+if held and (is_full(device) or (lane and redis.call('ZCARD', line_of(lane)) >= tonumber(ARGV[24]))) then
   return {'full'}
 end
 for i = 4, held and 3 or 3 + by_order do
@@ -108,7 +112,7 @@ end
 
 if lane and lane.order == 'l' and not within then
   for _, other in ipairs(redis.call('ZRANGE', line_of(lane), 0, -1)) do
-    supersede(now, other, ARGV[24], due, list)
+    supersede(now, other, ARGV[25], due, list)
   end
 end
 
@@ -131,10 +135,10 @@ if held then
   fields[#fields + 1] = 'hold'
   fields[#fields + 1] = table.concat({micros(now + held), ARGV[3], '0'}, ' ')
   fields[#fields + 1] = 'who'
-  fields[#fields + 1] = ARGV[16]
-  if ARGV[19] ~= '' then
+  fields[#fields + 1] = ARGV[17]
+  if ARGV[20] ~= '' then
     fields[#fields + 1] = 'not_before'
-    fields[#fields + 1] = ARGV[19]
+    fields[#fields + 1] = ARGV[20]
   end
   if within then
     fields[#fields + 1] = 'approval'
