@@ -172,7 +172,7 @@ class Drainer:
 
         Oldest first, by the store's clock, and of a lane of order lifo newest first: so lanes have them.
         """
-        heard, online = self._waiting.lately_heard(device), await self._judge.online(device.device_id)
+        heard, online = self._waiting.heed(device), await self._judge.online(device.device_id)
         ids, blocked, awaited, seen = sorted(device.ids), set[str](), list[int](), list[HeldSighting]()
         held = []
         for identity, command in zip(ids, await self._store.get(ids), strict=True):

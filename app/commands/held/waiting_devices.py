@@ -51,6 +51,8 @@ class WaitingDevice:
     looks: int = 0
     """The number of fruitless looks since it was heard last."""
     heard_at: float = -inf
+    unheeded: bool = False
+    """It was heard since the last look began."""
     busy: bool = False
     """It is looked at now."""
 
@@ -85,7 +87,7 @@ class WaitingDevices(Observer):
         """Look at a device that has said something, soon."""
         del profile, topic
         if (device := self._devices.get(device_id)) is not None:
-            device.heard_at, device.looks = self._now(), 0
+            device.heard_at, device.looks, device.unheeded = self._now(), 0, True
             self._look_at(device, max(self._now() + SOON + self._spread(device_id), device.not_before))
 
     def next_in_lane(self, follower: Follower) -> None:
@@ -155,9 +157,7 @@ class WaitingDevices(Observer):
         return None
 
     def taken(self) -> WaitingDevice | None:
-        """A device that is due, those first that have their turn; its next look is not before the end of this one."""
-        if (device := self.turn_taken()) is not None:
-            return device
+        """A device that is due, besides those that have their turn; its next look is not before the end of this one."""
         while self._due and self._due[0][0] <= self._now():
             at, device_id = heapq.heappop(self._due)
             device = self._devices.get(device_id)
@@ -187,6 +187,14 @@ class WaitingDevices(Observer):
             pause = min(LONGEST_PAUSE, first * 2.0**device.looks, max(again_in, SHORTEST_PAUSE))
             device.looks += 1
         self._look_at(device, max(now, min(wanted, now + pause)))
+
+    def heed(self, device: WaitingDevice) -> bool:
+        """Return whether a look that begins now takes the device to be there.
+
+        A device that spoke once, and whose look had to wait for others, is not taken to be away for that.
+        """
+        heard, device.unheeded = device.unheeded or self.lately_heard(device), False
+        return heard
 
     def lately_heard(self, device: WaitingDevice) -> bool:
         """Return whether it has said something within `LATELY`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.commands.held.waiting_devices import FIRST_PAUSE, WaitingDevice, WaitingDevices
+from app.commands.held.waiting_devices import FIRST_PAUSE, LATELY, WaitingDevice, WaitingDevices
 from app.core.commands.routing import Follower
 from tests.contract.store_backends import ManualClock
 
@@ -19,10 +19,15 @@ def waiting(clock: ManualClock) -> WaitingDevices:
     return WaitingDevices(clock)
 
 
+def taken(waiting: WaitingDevices) -> WaitingDevice | None:
+    """Return whom to look at next: who has its turn goes first."""
+    return waiting.turn_taken() or waiting.taken()
+
+
 def looked_at(waiting: WaitingDevices) -> WaitingDevice:
     """Return a device that is being looked at, with one command."""
     waiting.next_in_lane(Follower("first", "dock-1"))
-    device = waiting.taken()
+    device = taken(waiting)
     assert device is not None
     return device
 
@@ -37,34 +42,61 @@ def test_who_has_its_turn_is_looked_at_at_once_and_whoever_looks_is_told(waiting
 def test_what_comes_while_a_device_is_looked_at_is_looked_at_next(waiting: WaitingDevices) -> None:
     device = looked_at(waiting)
     waiting.next_in_lane(Follower("second", "dock-1"))
-    assert waiting.taken() is None, "nobody looks at a device twice at once"
+    assert taken(waiting) is None, "nobody looks at a device twice at once"
     waiting.drop("dock-1", "first")
     waiting.looked(device, fruitless=False)
-    assert waiting.taken() is device
+    assert taken(waiting) is device
     waiting.drop("dock-1", "second")
     waiting.looked(device, fruitless=False)
-    assert (len(waiting), waiting.taken()) == (0, None)
+    assert (len(waiting), taken(waiting)) == (0, None)
 
 
 def test_so_it_is_after_a_look_in_vain(waiting: WaitingDevices, clock: ManualClock) -> None:
     device = looked_at(waiting)
     waiting.next_in_lane(Follower("second", "dock-1"))
     waiting.looked(device, fruitless=True)
-    assert waiting.taken() is device
+    assert taken(waiting) is device
     waiting.looked(device, fruitless=True)
-    assert waiting.taken() is None
+    assert taken(waiting) is None
     clock.now += FIRST_PAUSE * 2
-    assert waiting.taken() is device
+    assert taken(waiting) is device
 
 
 def test_a_look_is_as_late_as_what_is_waited_for(waiting: WaitingDevices, clock: ManualClock) -> None:
     device = looked_at(waiting)
     waiting.looked(device, fruitless=True, again_in=2.0)
     clock.now += 1.9
-    assert waiting.taken() is None
+    assert taken(waiting) is None
     clock.now += 0.1
-    assert waiting.taken() is device
+    assert taken(waiting) is device
     waiting.looked(device, fruitless=True, again_in=-5.0)
-    assert waiting.taken() is None, "what should have come is not asked for without a pause"
+    assert taken(waiting) is None, "what should have come is not asked for without a pause"
     clock.now += 0.2
-    assert waiting.taken() is device
+    assert taken(waiting) is device
+
+
+def test_a_device_that_spoke_once_is_there_however_late_it_is_looked_at(
+    waiting: WaitingDevices, clock: ManualClock
+) -> None:
+    device = waiting.add("dock-1", "first")
+    assert device is not None
+    waiting.heard("dock-1")
+    clock.now += 10 * LATELY  # thousands were looked at before it
+    assert taken(waiting) is device
+    assert waiting.heed(device)
+    waiting.looked(device, fruitless=True)
+    clock.now += 10 * LATELY
+    assert taken(waiting) is device
+    assert not waiting.heed(device), "it was looked at since"
+
+
+def test_what_a_device_says_while_it_is_looked_at_counts_for_the_next_look(
+    waiting: WaitingDevices, clock: ManualClock
+) -> None:
+    device = looked_at(waiting)
+    assert not waiting.heed(device)
+    waiting.heard("dock-1")
+    waiting.looked(device, fruitless=True)
+    clock.now += 10 * LATELY
+    assert taken(waiting) is device
+    assert waiting.heed(device)
