@@ -274,7 +274,9 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
             node_id=kernel.info.node_id,
             counters=kernel.counters,
         ),
-        lanes=LaneResumer(store=kernel.store, drainer=drainer, counters=kernel.counters),
+        lanes=LaneResumer(
+            store=kernel.store, drainer=drainer, profiles=kernel.languages.profiles, counters=kernel.counters
+        ),
         dry_runner=DryRunner(
             admission=way.admission,
             registrar=way.registrar,

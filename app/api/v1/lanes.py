@@ -60,17 +60,12 @@ async def resume_lane(
     It takes the right to send that command, or commands of the lane where its record is gone. Each one that waits
     is still judged by the rights of its own caller.
     """
-    stopper = await commands.lanes.stopped_by(device_id, lane)
-    profile, method = hot.body.profile_for(device_id), lane
-    if stopper is not None:
-        profile, method = stopper.profile, stopper.method
-    elif (known := commands.profiles.get(profile)) is not None:  # the record of it may be gone
-        method = next((one.methods[0] for one in known.lanes if one.lane.name == lane), lane)
-    asker.check_method(Action.SEND, device_id, profile, method)
+    stopper = await commands.lanes.stop_of(device_id, lane, hot.body.profile_for(device_id))
+    asker.check_method(Action.SEND, device_id, stopper.profile, stopper.method)
     node.member.admit()
     if audit is not None:
         audit.check()
-        audit.lane_resumed(device_id, lane, None if stopper is None else stopper.id)
+        audit.lane_resumed(device_id, lane, stopper.command_id)
     found = await commands.lanes.resume(device_id, lane)
     stop, follower = found.stop, found.follower
     shown = {
