@@ -164,17 +164,17 @@ class Adopter:
             return
         for one in known:
             if one.incarnation == incarnation:
-                await self._take(one, lost=True, lives=left)
+                await self._take(one, lost=True)
                 return
 
-    async def _take(self, orphan: NodeInfo, *, lost: bool = False, lives: bool = False) -> None:
+    async def _take(self, orphan: NodeInfo, *, lost: bool = False) -> None:
         if orphan in self._adopting:
             return
         self._adopting.add(orphan)
         try:
             if await self._cluster.claim(orphan, RIGHT, lost=lost):
                 self._gone(orphan.node_id)
-                if lost and not lives:
+                if lost:
                     self._died(orphan.node_id)
                 await self._adopt(orphan)
         except UnavailableError as error:  # its turn comes again; the others must not wait for it
