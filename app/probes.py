@@ -34,7 +34,13 @@ def open_probes(
 ) -> ProbeParts:
     """`kept` tells of each command whose deadline this node keeps."""
     looker = StateLooker(profiles=kernel.languages.profiles, last_event=last_event, clock=kernel.clock)
-    questions = DeviceQuestions(invoker=invoker, clock=kernel.clock, counters=kernel.counters)
+    questions = DeviceQuestions(
+        invoker=invoker,
+        store=kernel.store,
+        clock=kernel.clock,
+        new_ulid=kernel.adapters.new_ulid,
+        counters=kernel.counters,
+    )
     return ProbeParts(
         prober=Prober(
             store=kernel.store,

@@ -74,7 +74,7 @@ COUNTERS: Final = CounterTable(
         ),
         (
             counted("homing_probe_questions", "Questions of probes to devices", "result"),
-            {f"probe.question.{one}": one for one in ("answered", "unanswered", "not_sent", "full")},
+            {f"probe.question.{one}": one for one in ("answered", "unanswered", "shared", "not_sent", "full")},
         ),
         (
             counted(

@@ -17,6 +17,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
 | `mqtt:history:{p}:<command id>` | sorted set | `<number> <at µs> <JSON text>` by number | with its record |
 | `mqtt:state:{p}:<hash of topic>` | string | what a device told of its state (JSON) | as its profile says |
+| `mqtt:state:{p}:<hash of device>:asked` | string | `<at µs> <command id>` that asks for its state | a second after |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
 | `mqtt:outbox:{p}` | sorted set | `<command id> outcome`, or `late`, or `verified`: to be told (µs) | as its records |
 | `mqtt:happened:{p}` | stream | what happens to commands, while somebody follows all of them | 10 min after |
@@ -93,6 +94,11 @@ def correlation(partition: int, topic_name: str, value: str) -> str:
 def state(partition: int, topic_name: str) -> str:
     """The state that was told last on a topic."""
     return f"mqtt:state:{_TAGS[partition]}:{_digest(topic_name)}"
+
+
+def asked(partition: int, device_id: str) -> str:
+    """The question that has the turn to ask a device for its state."""
+    return f"mqtt:state:{_TAGS[partition]}:{_digest(device_id)}:asked"
 
 
 def history(partition: int, command_id: str) -> str:

@@ -12,11 +12,12 @@ from app.store.echo_states import EchoStates
 from app.store.fleets import FleetStore
 from app.store.holds import HoldStore
 from app.store.lifetime import Lifetime
+from app.store.questions import QuestionTurns
 from app.store.schedules import ScheduleStore
 from app.store.webhooks import WebhookStore
 
 
-class StateStore(CommandStore, CommandHistory, HoldStore, Lifetime, Protocol):
+class StateStore(CommandStore, CommandHistory, HoldStore, QuestionTurns, Lifetime, Protocol):
     """All that an engine offers for commands. What StoreUnavailableError means is said in `CommandReader`."""
 
     async def ping(self) -> None:

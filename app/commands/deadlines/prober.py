@@ -43,6 +43,10 @@ class _ProbedCommand(NamedTuple):
     since_here: float
     """The same on the monotonic clock."""
 
+    def precedes(self, question: DeviceQuestion) -> bool:
+        """True if the broker had the command when the question was put to the device."""
+        return self.since is not None and question.came_after(self.since, self.since_here)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Look:
@@ -176,16 +180,22 @@ class Prober:
             return Unsettled.UNKNOWN
         if command.state.final:
             return None
-        answered_at = None if look.question is None else look.question.answered_at
-        return await self._looker.look(command, probe, standing.since, answered_at)
+        return await self._looker.look(command, probe, standing.since, await self._answered_at(look, standing))
+
+    async def _answered_at(self, look: _Look, standing: _ProbedCommand) -> int | None:
+        """Return when the device answered a question that came after the command; None if it has answered none."""
+        if look.question is None:
+            return None
+        await self._questions.hear(look.question)
+        return look.question.answered_at if standing.precedes(look.question) else None
 
     def _asked(self, look: _Look, standing: _ProbedCommand, ask: ProbeQuestion) -> DeviceQuestion | None:
         """Ask the device again, and return the first question that it answers, or may: that one proves most."""
         left = timedelta(seconds=look.every * look.left)
         asked = self._questions.ask(standing.profile, standing.device_id, ask, left)
-        if look.question is not None and not look.question.in_vain:
-            return look.question
-        return asked if asked is not None and asked.asked_at >= standing.since_here else None
+        before = look.question
+        proves = before is not None and not before.in_vain and standing.precedes(before)
+        return before if proves else asked
 
     async def _settled(self, command_id: str, finding: ProbeFinding) -> bool:
         """Record what was found, and return whether there is nothing left to do; false while the store is away."""

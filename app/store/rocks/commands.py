@@ -168,6 +168,9 @@ class RocksStateStore:
     async def resume(self, device_id: str, lane: str) -> Resumed:
         return await self.change(lambda memory: memory.resume(device_id, lane))
 
+    async def turn_to_ask(self, device_id: str, command_id: str) -> str:
+        return await self.look(lambda memory: memory.turn_to_ask(device_id, command_id), lambda _: ())
+
     async def give_back(self, command_id: str, token: str) -> bool:
         return await self.change(lambda memory: memory.give_back(command_id, token))
 

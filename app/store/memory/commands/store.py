@@ -11,12 +11,13 @@ from app.runtime.telemetry import Fill
 from app.store.memory.commands.echo_states import MemoryEchoStates
 from app.store.memory.commands.history import MemoryCommandHistory
 from app.store.memory.commands.holds import MemoryHolds
+from app.store.memory.commands.questions import MemoryQuestionTurns
 from app.store.memory.commands.reader import MemoryCommandReader
 from app.store.memory.commands.records import Changed, CommandTable, nobody
 from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
 
 
-class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory, MemoryHolds):
+class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory, MemoryHolds, MemoryQuestionTurns):
     """Everything in dictionaries of this process. No operation awaits anything, so each is atomic on its event loop.
 
     It promises nothing across the end of the process: `changed` is told what somebody else may keep, and `not_before`
@@ -41,6 +42,7 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)
         MemoryHolds.__init__(self, table)
+        MemoryQuestionTurns.__init__(self, table)
         self.states: Final = MemoryEchoStates(table)
 
     @property

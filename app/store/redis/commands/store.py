@@ -15,6 +15,7 @@ from app.runtime.telemetry import Fill
 from app.store.redis.commands.echo_states import RedisEchoStates
 from app.store.redis.commands.history import RedisCommandHistory
 from app.store.redis.commands.holds import RedisHolds
+from app.store.redis.commands.questions import RedisQuestionTurns
 from app.store.redis.commands.reader import RedisCommandReader
 from app.store.redis.commands.stream import RedisCommandChanges
 from app.store.redis.commands.writer import RedisCommandWriter
@@ -26,7 +27,7 @@ from app.store.redis.schedules import RedisSchedules
 from app.store.redis.webhooks import RedisWebhooks
 
 
-class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistory, RedisHolds):
+class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistory, RedisHolds, RedisQuestionTurns):
     """One object for all of the ports, so that a call goes straight to its script."""
 
     def __init__(
@@ -64,6 +65,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
         )
         RedisCommandHistory.__init__(self, lanes, unreadable)
         RedisHolds.__init__(self, lanes, unreadable)
+        RedisQuestionTurns.__init__(self, lanes)
         self.states: Final = RedisEchoStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
         self.fleets: Final = RedisFleets(lanes)

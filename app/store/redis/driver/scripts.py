@@ -25,11 +25,11 @@ def load_script(name: str) -> Script:
     return Script.of(_COMMON + _read(name), writes=name not in _READING)
 
 
-REGISTER, RESPOND, FINISH, CONFIRM, VERIFY, MARK, SWEEP, PENDING, FOLLOW, KEEP_HAPPENINGS = _OF_COMMANDS = tuple(
+REGISTER, RESPOND, FINISH, CONFIRM, VERIFY, MARK, SWEEP, PENDING, FOLLOW, KEEP_HAPPENINGS, ASK = _OF_COMMANDS = tuple(
     load_script(f"commands/{name}")
     for name in (
         *("register", "respond", "finish", "confirm", "verify", "mark", "sweep", "pending", "follow"),
-        "keep_happenings",
+        *("keep_happenings", "ask"),
     )
 )
 HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_DECIDE, HOLD_PASS_ON, HOLD_RESUME = _OF_HOLDS = tuple(

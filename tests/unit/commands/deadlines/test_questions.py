@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from app.commands.deadlines.questions import DeviceQuestion
 from app.core.commands.command import CommandState
-from app.core.errors import EventsOffError
+from app.core.errors import EventsOffError, StoreUnavailableError
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.probes import ProbeQuestion
+from app.store.memory.commands.store import MemoryStateStore
 from app.store.rules import GOAL_NOT_REACHED
-from tests.unit.assembly import Lamp, request
+from tests.unit.assembly import Lamp, Member, request
 from tests.unit.commands.deadlines.test_prober import RULES, Stage, outcome, staged, turns
 
 S = CommandState
@@ -205,6 +207,90 @@ async def test_it_may_be_done_while_the_device_is_asked(telling: Stage) -> None:
     await telling.after(2)
     command = await outcome(invocation)
     assert (command.state, command.matched_by) == (S.SUCCEEDED, Correlation.PROBE)
+
+
+def _asks(stage: Stage, member: Member) -> DeviceQuestion | None:
+    ask = member.parts.probes.prober._questions.ask
+    return ask("homing", "lamp-1", ProbeQuestion("state_get", {"all": True}), timedelta(seconds=5))
+
+
+class Turnless(MemoryStateStore):
+    """A store that does not answer who has the turn."""
+
+    async def turn_to_ask(self, device_id: str, command_id: str) -> str:
+        raise StoreUnavailableError("away")
+
+
+class Taken(MemoryStateStore):
+    """A store in which another question has every turn, once its id is known."""
+
+    holder: str | None = None
+
+    async def turn_to_ask(self, device_id: str, command_id: str) -> str:
+        return self.holder or await super().turn_to_ask(device_id, command_id)
+
+
+async def test_two_nodes_that_wait_for_a_device_ask_it_once_a_second(tmp_path: Path) -> None:
+    async with staged(tmp_path, rules=ASKING, size=2) as stage:
+        answers(stage, on=None)
+        some = [await one.invoker.invoke(request(), park=True) for one in stage.assembly.members for _ in range(3)]
+        await turns()
+        await stage.after(7)
+        assert 1 <= len(questions(stage)) <= 2
+        await stage.after(4)
+        assert {(await outcome(one)).state for one in some} == {S.TIMED_OUT}
+        assert 3 <= len(questions(stage)) <= 4
+        assert sum(one.counters["probe.question.shared"] for one in stage.assembly.members) >= 3
+
+
+@pytest.mark.parametrize(
+    ("params", "state"), [({"all": True}, S.FAILED), ({"all": False}, S.TIMED_OUT)], ids=["the same", "another"]
+)
+async def test_an_answer_to_the_question_of_another_node_proves_as_much(
+    tmp_path: Path, params: dict[str, bool], state: CommandState
+) -> None:
+    async with staged(tmp_path, store=Taken, rules=TELLING, size=2) as stage:
+        answers(stage, on=False)
+        first, second = stage.assembly.members
+        invocation = await second.invoker.invoke(request(), park=True)
+        await turns()
+        await stage.after(5)
+        ask = first.parts.probes.prober._questions.ask
+        ask("homing", "lamp-1", ProbeQuestion("state_get", params), timedelta(seconds=5))
+        await turns()
+        (question,) = questions(stage)
+        taken = stage.assembly.store
+        assert isinstance(taken, Taken)
+        taken.holder = question["id"]
+        for _ in range(6):
+            await stage.after(1)
+            stage.tell(on=False)
+        assert (await outcome(invocation)).state is state
+        assert questions(stage) == [question]
+        assert second.counters["probe.question.shared"] >= 1
+
+
+async def test_a_question_that_another_node_put_before_the_command_proves_nothing(tmp_path: Path) -> None:
+    async with staged(tmp_path, rules=TELLING, size=2) as stage:
+        answers(stage, on=False)
+        first, second = stage.assembly.members
+        assert _asks(stage, first) is not None
+        await turns()
+        stage.assembly.clock.advance(0.1)
+        answers(stage, on=False, status=None)
+        invocation = await second.invoker.invoke(request(timeout=timedelta(seconds=4)), park=True)
+        await turns()
+        await stage.after(5)
+        assert (await outcome(invocation)).state is S.TIMED_OUT
+
+
+async def test_nobody_asks_while_the_store_gives_no_turns(tmp_path: Path) -> None:
+    async with staged(tmp_path, store=Turnless, rules=ASKING) as stage:
+        invocation = await stage.sent()
+        await stage.after(11)
+        assert (await outcome(invocation)).state is S.TIMED_OUT
+        assert questions(stage) == []
+        assert stage.counters["probe.question.not_sent"] >= 1
 
 
 async def test_a_survivor_looks_for_what_the_broker_had(tmp_path: Path) -> None:
