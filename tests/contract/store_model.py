@@ -12,13 +12,14 @@ from typing import Any
 from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import OPEN_STATES, Command, CommandState
-from app.core.commands.reception import Reception, reception_of
+from app.core.commands.reception import Reception, reception_of, reception_of_finding
 from app.core.commands.routing import Outcome, Recorded
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import CommandLane, LaneOrder
+from app.core.profiles.probes import ProbeFinding
 from app.store.commands import Finished, Joined, Registered
 from app.store.holds import Claimed, Decided, Waits
-from app.store.rules import refused_by_second, superseded
+from app.store.rules import error_of_finding, refused_by_second, superseded
 
 S = CommandState
 ORDER_OF_STATES = [S.PENDING, S.SENT, S.ACKNOWLEDGED, S.RUNNING]
@@ -51,12 +52,16 @@ def plain(value: object) -> Plain:  # noqa: C901, PLR0911 - one line a type
             return (command_id, state.value, received_by, result, error, reception)
         case Command():
             late = json.loads(value.late) if value.late is not None else None
+            verified = json.loads(value.verified) if value.verified is not None else None
+            if verified is not None:
+                assert verified.pop("found_at") >= (value.finished_at or 0)
             if late is not None:
                 assert late.pop("received_at") >= (value.finished_at or 0) >= value.created_at
             assert (value.finished_at is not None) == value.state.final
             return (
                 (value.id, value.state.value, value.received_by, value.result, value.error),
                 (value.device_id, value.method, value.params, value.profile, value.home_node, value.progress, late),
+                (verified, value.matched_by, value.confirmed_by),
             )
         case Exception():
             return type(value).__name__
@@ -82,6 +87,7 @@ class Row:
     progress: bytes | None = None
     sender: str | None = None
     late: dict[str, Any] | None = None
+    verified: dict[str, Any] | None = None
     freed: set[str] = field(default_factory=set)
     """Topics by order that the command does not keep occupied after its outcome."""
     token: str = ""
@@ -114,6 +120,11 @@ class Row:
         return self.state in OPEN_STATES
 
     @property
+    def confirmed(self) -> bool:
+        """True if a probe has settled it."""
+        return self.reception is not None and self.reception.correlation is Correlation.PROBE
+
+    @property
     def waits(self) -> bool:
         """True if a response may be for it."""
         return self.open and self.state is not S.HELD
@@ -130,7 +141,9 @@ class Row:
     def command(self) -> Plain:
         one = self.registration
         about = (one.device_id, one.method, one.params, one.profile, one.home_node, self.progress, self.late)
-        return (self.outcome()[:-1], about)  # how a response came in is told with the outcome only
+        how = self.reception
+        found = (self.verified, None if how is None else how.correlation, None if how is None else how.finding)
+        return (self.outcome()[:-1], about, found)  # the rest of how a response came in is told with the outcome only
 
 
 class Model:
@@ -356,7 +369,7 @@ class Model:
             return ("won", identity, row.outcome(), waiting)
         if open_only:
             return ("finished", identity, row.outcome(), waiting)
-        if answer.state is not S.RUNNING and row.state in (S.TIMED_OUT, S.CANCELLED, S.UNSENT):
+        if answer.state is not S.RUNNING and (row.state in (S.TIMED_OUT, S.CANCELLED, S.UNSENT) or row.confirmed):
             row.freed.add(answer.topic)
             if row.late is None:
                 texts = {"result": answer.result, "error": answer.error}
@@ -391,6 +404,35 @@ class Model:
         if held or end not in (S.TIMED_OUT, S.CANCELLED) or not row.registration.quarantine:
             row.freed.update(one.topic for one in row.registration.expectations)
         return ("won", row.outcome())
+
+    def confirm(self, identity: str, finding: ProbeFinding, finder: str) -> Plain:
+        row = self.rows.get(identity)
+        if row is None:
+            return "CommandNotFoundError"
+        if not row.open:
+            return ("lost", row.outcome())
+        if not row.waits or not row.registration.expectations:
+            return "IllegalTransitionError"
+        row.state, row.by, row.reception = finding.state, finder, reception_of_finding(finding)
+        row.error = error_of_finding(finding)
+        self._ends(row, held=False, stood=False)
+        if row.state is not S.SUCCEEDED:
+            row.rest()
+        row.freed.update(one.topic for one in row.registration.expectations)
+        return ("won", row.outcome())
+
+    def verify(self, identity: str, finding: ProbeFinding) -> Plain:
+        row = self.rows.get(identity)
+        if row is None:
+            return "CommandNotFoundError"
+        if row.state is not S.TIMED_OUT:
+            return "IllegalTransitionError"
+        if row.verified is not None:
+            return False
+        if row.late is not None:
+            return "IllegalTransitionError"
+        row.verified = {"state": finding.state.value, **json.loads(finding.to_json())}
+        return True
 
     def mark(self, identity: str, state: CommandState, sender: str | None) -> bool:
         row = self.rows.get(identity)

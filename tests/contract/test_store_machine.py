@@ -32,6 +32,7 @@ from app.core.errors import HomingError
 from app.core.identifiers import partition_of, partition_of_command
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import CommandLane, LaneOrder
+from app.core.profiles.probes import ProbeEvidence, ProbeFinding
 from app.store.commands import Query
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.rules import NO_RESPONSE
@@ -54,6 +55,15 @@ devices = st.sampled_from(DEVICES)
 texts = st.sampled_from([None, b"null", b'{"code":0}', b'"%s\\n"', b'"' + b"x" * 5000 + b'"'])
 answers = st.sampled_from([CommandState.SUCCEEDED, CommandState.FAILED, CommandState.RUNNING])
 ends = st.sampled_from([CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT, CommandState.SUCCEEDED])
+
+findings = st.sampled_from(
+    [
+        ProbeFinding(CommandState.SUCCEEDED, ProbeEvidence.GOAL, "d/dock 1/ö", 17, {"a.b": "wide open\0ü", "n": 1}, 90),
+        ProbeFinding(CommandState.SUCCEEDED, ProbeEvidence.BOUND, "d/state", 18, {"a.b": "%s"}, 91),
+        ProbeFinding(CommandState.FAILED, ProbeEvidence.BOUND, "d/state", 19, {"a.b": None}),
+        ProbeFinding(CommandState.FAILED, ProbeEvidence.NOT_DONE, "d/state", 2**53, {}),
+    ]
+)
 
 
 lanes = st.sampled_from(
@@ -292,6 +302,23 @@ class Histories(RuleBasedStateMachine):
         self.agreed(
             self.model.finish(identity, end, error, node), lambda store: store.finish(identity, end, node, error)
         )
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), finding=findings, node=nodes)
+    def confirm(self, which: int, finding: ProbeFinding, node: str) -> None:
+        """A probe settles a command that its deadline does not; of one that ends soon no two clocks would agree."""
+        identity = self.chosen(which).command_id
+        if identity not in self.soon:
+            self.agreed(
+                self.model.confirm(identity, finding, node), lambda store: store.confirm(identity, finding, node)
+            )
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), finding=findings)
+    def verify(self, which: int, finding: ProbeFinding) -> None:
+        timed_out = [one for one, row in self.model.rows.items() if row.state is CommandState.TIMED_OUT]
+        identity = timed_out[which % len(timed_out)] if timed_out else self.chosen(which).command_id
+        self.agreed(self.model.verify(identity, finding), lambda store: store.verify(identity, finding))
 
     @precondition(lambda self: self.made)
     @rule(
