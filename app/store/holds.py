@@ -122,8 +122,12 @@ class HoldStore(Protocol):
         Return who stands first in line there; None where nobody does, or where the lane waits for the outcome.
         """
 
-    async def resume(self, device_id: str, lane: str) -> Resumed:
-        """Have a lane of a device go on that stands since a command failed; nothing happens to one that does not."""
+    async def resume(self, device_id: str, lane: str, stopped_by: str) -> Resumed:
+        """Have a lane of a device go on that stands since the end of this command.
+
+        Nothing happens to a lane that does not stand, or that another command has stopped since: a person has judged
+        that one alone.
+        """
 
     async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:
         """Note the decision of a second person about a held command; of several that come at once one counts.

@@ -52,22 +52,28 @@ def plain(value: object) -> Plain:  # noqa: C901, PLR0911 - one line a type
             return (command_id, state.value, received_by, result, error, reception)
         case Command():
             late = json.loads(value.late) if value.late is not None else None
-            verified = json.loads(value.verified) if value.verified is not None else None
-            if verified is not None:
-                assert verified.pop("found_at") >= (value.finished_at or 0)
             if late is not None:
                 assert late.pop("received_at") >= (value.finished_at or 0) >= value.created_at
             assert (value.finished_at is not None) == value.state.final
             return (
                 (value.id, value.state.value, value.received_by, value.result, value.error),
                 (value.device_id, value.method, value.params, value.profile, value.home_node, value.progress, late),
-                (verified, value.matched_by, value.confirmed_by),
+                (_found_later(value), value.matched_by, value.confirmed_by),
             )
         case Exception():
             return type(value).__name__
         case list():
             return [plain(one) for one in value]
     return value
+
+
+def _found_later(command: Command) -> Plain:
+    """Return what a probe found of a command after its time-out, without the instant."""
+    if command.verified is None:
+        return None
+    found = json.loads(command.verified)
+    assert found.pop("found_at") >= (command.finished_at or 0)
+    return found
 
 
 _UNKNOWN: Plain = ("unknown", None, None, ())
@@ -153,7 +159,7 @@ class Model:
         self.turns = 0
         self.sent: set[tuple[str, str]] = set()
         """Devices and names of their lanes through which something left, where a pace matters: a minute is long."""
-        self.stopped: set[tuple[str, str]] = set()
+        self.stopped: dict[tuple[str, str], str] = {}
 
     def register(self, new: Registration) -> Plain:
         if new.command_id in self.rows:
@@ -251,12 +257,12 @@ class Model:
         if lane is None or not lane.stops or row.state is S.SUCCEEDED:
             return
         if (unsent and stood) if held else (not unsent or row.was_held):
-            self.stopped.add((row.registration.device_id, lane.name))
+            self.stopped.setdefault((row.registration.device_id, lane.name), row.registration.command_id)
 
-    def resume(self, device: str, lane: str) -> Plain:
-        if (device, lane) not in self.stopped:
+    def resume(self, device: str, lane: str, stopped_by: str) -> Plain:
+        if self.stopped.get((device, lane)) != stopped_by:
             return (False, None)
-        self.stopped.remove((device, lane))
+        del self.stopped[device, lane]
         line = self._standing(device, lane)
         return (True, line[0].registration.command_id if line else None)
 

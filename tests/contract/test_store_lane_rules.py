@@ -190,11 +190,14 @@ async def test_after_a_failure_the_rest_waits_for_a_person(store: StateStore, en
     seen = await store.lane_now("dock-1", STRICT)
     assert (seen.in_flight, seen.has_room(STRICT)) == (0, False)
     assert seen.stop == LaneStop(ended.finished_at, first.command_id)
-    resumed = await store.resume("dock-1", "mission")
+    unknown = await store.resume("dock-1", "mission", second.command_id)
+    assert (unknown.stop, unknown.follower) == (None, None), "another command stops it than the one that was judged"
+    assert (await store.lane_now("dock-1", STRICT)).stop == seen.stop
+    resumed = await store.resume("dock-1", "mission", first.command_id)
     assert (resumed.stop, resumed.follower) == (seen.stop, Follower(second.command_id, "dock-1"))
     assert await let_go(store, second)
     assert not await let_go(store, third), "order is kept"
-    again = await store.resume("dock-1", "mission")
+    again = await store.resume("dock-1", "mission", first.command_id)
     assert (again.stop, again.follower) == (None, None)
 
 
@@ -253,7 +256,7 @@ async def test_a_profile_that_stops_no_more_lets_what_comes_later_go(store: Stat
     first, _ = await put(store, replace(STRICT, order=LaneOrder.PARALLEL))
     await store.respond(answer(first, S.FAILED), "node-b")
     assert (await put(store, replace(STRICT, order=LaneOrder.PARALLEL, stops=False)))[1] is False
-    resumed = await store.resume("dock-1", "mission")
+    resumed = await store.resume("dock-1", "mission", first.command_id)
     assert resumed.stop is not None
     assert resumed.follower is None
 
@@ -262,7 +265,7 @@ async def test_nothing_is_left_of_their_marks(backend: Backend, store: StateStor
     first = registration(lane=replace(STRICT, pace=MOMENT), retention=MOMENT)
     await store.register(first)
     await store.respond(answer(first, S.FAILED), "node-a")
-    await store.resume("dock-1", "mission")
+    await store.resume("dock-1", "mission", first.command_id)
     if isinstance(backend, RedisBackend):
         async with Redis.from_url(backend.node_url) as client:
             mark = mark_of(first.lane or STRICT)

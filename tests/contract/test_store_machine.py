@@ -313,12 +313,25 @@ class Histories(RuleBasedStateMachine):
                 self.model.confirm(identity, finding, node), lambda store: store.confirm(identity, finding, node)
             )
 
+    def timed_out_one(self, which: int, *, answered: bool) -> str:
+        """Choose a command that has timed out, and was answered since or not, where there is one."""
+        timed_out = {one: row for one, row in self.model.rows.items() if row.state is CommandState.TIMED_OUT}
+        wanted = [one for one, row in timed_out.items() if (row.late is not None) == answered]
+        among = wanted or [*timed_out] or [self.chosen(which).command_id]
+        return among[which % len(among)]
+
     @precondition(lambda self: self.made)
-    @rule(which=st.integers(0, 999), finding=findings)
-    def verify(self, which: int, finding: ProbeFinding) -> None:
-        timed_out = [one for one, row in self.model.rows.items() if row.state is CommandState.TIMED_OUT]
-        identity = timed_out[which % len(timed_out)] if timed_out else self.chosen(which).command_id
+    @rule(which=st.integers(0, 999), finding=findings, answered=st.booleans())
+    def verify(self, which: int, finding: ProbeFinding, *, answered: bool) -> None:
+        identity = self.timed_out_one(which, answered=answered)
         self.agreed(self.model.verify(identity, finding), lambda store: store.verify(identity, finding))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), state=answers, node=nodes)
+    def respond_late(self, which: int, state: CommandState, node: str) -> None:
+        identity = self.timed_out_one(which, answered=False)
+        meant = next(one for one in self.made if one.command_id == identity)
+        self.answered(answer(meant, state), node)
 
     @precondition(lambda self: self.made)
     @rule(
@@ -341,15 +354,18 @@ class Histories(RuleBasedStateMachine):
 
         self.agreed(self.model.pass_on(identity), passed_on)
 
-    @rule(device=devices, lane=lanes)
-    def resume(self, device: str, lane: CommandLane | None) -> None:
+    @rule(device=devices, lane=lanes, which=st.integers(0, 999), known=st.booleans())
+    def resume(self, device: str, lane: CommandLane | None, which: int, *, known: bool) -> None:
         name = "one" if lane is None else lane.name
+        stopped_by = self.chosen(which).command_id if self.made else "-"
+        if known:
+            stopped_by = self.model.stopped.get((device, name), stopped_by)
 
         async def resumed(store: StateStore) -> Plain:
-            found = await store.resume(device, name)
+            found = await store.resume(device, name, stopped_by)
             return found.stop is not None, found.follower and found.follower.command_id
 
-        self.agreed(self.model.resume(device, name), resumed)
+        self.agreed(self.model.resume(device, name, stopped_by), resumed)
 
     @rule(device=devices, lane=lanes)
     def look_at_lane(self, device: str, lane: CommandLane | None) -> None:

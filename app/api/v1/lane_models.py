@@ -15,7 +15,15 @@ class ResumedLane(SchemaModel):
 
     device_id: str
     lane: str
-    resumed: Annotated[bool, Field(description="False if it did not stand, and so nothing was changed.")]
+    resumed: Annotated[
+        bool,
+        Field(
+            description=(
+                "False if nothing was changed: it did not stand, or another command has stopped it while you asked, of "
+                "which you may know nothing."
+            )
+        ),
+    ]
     stopped_by: Annotated[
         CommandId | SkipJsonSchema[None], Field(description="The command after whose end it stood.")
     ] = None

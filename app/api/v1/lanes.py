@@ -42,7 +42,7 @@ _PROBLEMS: Final = problems_of(
     "/devices/{device_id}/lanes/{lane}/resume",
     summary="Have a lane of a device go on after a failure",
     response_model=models.ResumedLane,
-    response_description="The lane. A lane that did not stand is as it was.",
+    response_description="The lane. A lane that did not stand, or that another command stops by now, is as it was.",
     responses=_PROBLEMS,
     openapi_extra=acts(Action.SEND),
 )
@@ -65,8 +65,8 @@ async def resume_lane(
     node.member.admit()
     if audit is not None:
         audit.check()
-        audit.lane_resumed(device_id, lane, stopper.command_id)
-    found = await commands.lanes.resume(device_id, lane)
+        audit.lane_resumed(device_id, lane, None if stopper.stop is None else stopper.stop.command_id)
+    found = await commands.lanes.resume(device_id, lane, stopper.stop)
     stop, follower = found.stop, found.follower
     shown = {
         "device_id": device_id,

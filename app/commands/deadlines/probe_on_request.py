@@ -95,7 +95,11 @@ class ProbeOnRequest:
         return ProbeReport(found, command)
 
     async def _found(self, command: Command, probe: Probe) -> ProbeFinding | Unsettled:
-        """Look at once, and as long as a device that was asked may take to tell its state."""
+        """Look at once, and as long as a device that is asked may take to tell its state.
+
+        It is asked again at each look that is due: another question may have had the turn, and what is told within a
+        second of the time-out may be of before it.
+        """
         since = self._since(command, probe)
         if since is None:
             return Unsettled.NO_PUBACK
@@ -103,8 +107,9 @@ class ProbeOnRequest:
         if isinstance(found, ProbeFinding) or found is Unsettled.BLIND or probe.ask is None:
             return found
         time = min(probe.within, LONGEST)
-        self._questions.ask(command.profile, command.device_id, probe.ask, time)
-        for _ in range(LOOKS):
+        for done in range(LOOKS):
+            left = time * (LOOKS - done) / LOOKS
+            self._questions.ask(command.profile, command.device_id, probe.ask, left)
             await self._sleep(time.total_seconds() / LOOKS)
             found = await self._looker.look(command, probe, since)
             if isinstance(found, ProbeFinding):

@@ -70,7 +70,7 @@ class DeviceQuestion:
         if same and command.by_homing:
             self.registered_at = command.created_at
             self.answered_at = _answered_at(command)
-        self.over = command.state.final
+        self.over = command.state.final or not same
 
 
 def _params(question: ProbeQuestion) -> bytes:

@@ -11,7 +11,7 @@ from app.core.profiles.lanes import CommandLane
 from app.core.profiles.profile import DeviceProfile
 from app.runtime.telemetry import Counters
 from app.store.commands import CommandReader
-from app.store.holds import HoldStore, Resumed
+from app.store.holds import HoldStore, LaneStop, Resumed
 
 
 class LaneReader(CommandReader, HoldStore, Protocol):
@@ -20,11 +20,14 @@ class LaneReader(CommandReader, HoldStore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LaneStopper:
-    """The command that has stopped a lane, or one that could have; `command_id` is None of the latter."""
+    """The command that has stopped a lane, or one that could have where it is not known.
+
+    `stop` is None of a lane that does not stand.
+    """
 
     profile: str
     method: str
-    command_id: str | None = None
+    stop: LaneStop | None
 
 
 class LaneResumer:
@@ -47,14 +50,20 @@ class LaneResumer:
         if stop is not None:
             (command,) = await self._store.get([stop.command_id])
             if command is not None:
-                return LaneStopper(command.profile, command.method, command.id)
+                return LaneStopper(command.profile, command.method, stop)
         known = self._profiles.get(profile)
         rules = () if known is None else known.lanes
-        return LaneStopper(profile, next((one.methods[0] for one in rules if one.lane.name == lane), lane))
+        method = next((one.methods[0] for one in rules if one.lane.name == lane), lane)
+        return LaneStopper(profile, method, stop)
 
-    async def resume(self, device_id: str, lane: str) -> Resumed:
-        """Have it go on: the next in line is tried at once. Nothing happens to a lane that does not stand."""
-        resumed = await self._store.resume(device_id, lane)
+    async def resume(self, device_id: str, lane: str, stop: LaneStop | None) -> Resumed:
+        """Have it go on that stands for this reason: the next in line is tried at once.
+
+        Nothing happens to a lane that does not stand, or stands for another reason by now: nobody has judged that one.
+        """
+        if stop is None:
+            return Resumed(None)
+        resumed = await self._store.resume(device_id, lane, stop.command_id)
         if resumed.stop is not None:
             self._counters["lane.resumed"] += 1
         if resumed.follower is not None:

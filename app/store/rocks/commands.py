@@ -165,8 +165,8 @@ class RocksStateStore:
     async def pass_on(self, command_id: str) -> Follower | None:
         return await self.change(lambda memory: memory.pass_on(command_id))
 
-    async def resume(self, device_id: str, lane: str) -> Resumed:
-        return await self.change(lambda memory: memory.resume(device_id, lane))
+    async def resume(self, device_id: str, lane: str, stopped_by: str) -> Resumed:
+        return await self.change(lambda memory: memory.resume(device_id, lane, stopped_by))
 
     async def turn_to_ask(self, device_id: str, command_id: str) -> str:
         return await self.look(lambda memory: memory.turn_to_ask(device_id, command_id), lambda _: ())

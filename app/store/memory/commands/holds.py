@@ -32,9 +32,9 @@ class MemoryHolds:
         self._table.forget_expired()
         return occupancy(self._table, lane, device_id)
 
-    async def resume(self, device_id: str, lane: str) -> Resumed:
+    async def resume(self, device_id: str, lane: str, stopped_by: str) -> Resumed:
         self._table.forget_expired()
-        stop = self._table.marks.resume(lane_topic(lane, device_id))
+        stop = self._table.marks.resume(lane_topic(lane, device_id), stopped_by)
         first = next(iter(self._table.standing(CommandLane(lane), device_id)), None)
         return Resumed(stop, None if stop is None or first is None else Follower(first.command.id, device_id))
 

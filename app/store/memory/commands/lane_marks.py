@@ -53,11 +53,13 @@ class LaneMarks:
         if self._stops.setdefault(topic, stop) is stop:
             self._changed((LANE_ROW, topic))
 
-    def resume(self, topic: str) -> LaneStop | None:
-        """Let those that wait go on, and return why they did not."""
-        stop = self._stops.pop(topic, None)
-        if stop is not None:
-            self._changed((LANE_ROW, topic))
+    def resume(self, topic: str, stopped_by: str) -> LaneStop | None:
+        """Let those go on that wait since the end of this command, and return why they did not."""
+        stop = self._stops.get(topic)
+        if stop is None or stop.command_id != stopped_by:
+            return None
+        del self._stops[topic]
+        self._changed((LANE_ROW, topic))
         return stop
 
     def forget(self, now: int) -> None:

@@ -17,7 +17,9 @@ from app.store.memory.commands.records import Changed, CommandTable, nobody
 from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
 
 
-class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory, MemoryHolds, MemoryQuestionTurns):
+class MemoryStateStore(
+    MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory, MemoryHolds, MemoryQuestionTurns
+):
     """Everything in dictionaries of this process. No operation awaits anything, so each is atomic on its event loop.
 
     It promises nothing across the end of the process: `changed` is told what somebody else may keep, and `not_before`

@@ -56,9 +56,9 @@ class RedisHolds:
         ids = tuple(one.decode("utf-8", "replace") for one in waiting)
         return LaneOccupancy(int(in_flight), ids, until=int(until), stop=_stop(stop))
 
-    async def resume(self, device_id: str, lane: str) -> Resumed:
+    async def resume(self, device_id: str, lane: str, stopped_by: str) -> Resumed:
         place = keys.topic(partition_of(device_id), lane_topic(lane, device_id))
-        match await self._lanes.run(HOLD_RESUME, [place]):
+        match await self._lanes.run(HOLD_RESUME, [place], stopped_by):
             case [stop, first] if first:
                 return Resumed(_stop(stop), Follower(first.decode(), device_id))
             case [stop, *_]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from app.commands.deadlines.probe_on_request import MOST, ProbeOnRequest
 from app.core.commands.command import Command, CommandState
 from app.core.errors import CapacityError, EventsOffError, IllegalTransitionError, InvalidInputError, NotYetError
-from app.core.profiles.probes import ProbeEvidence, Unsettled
+from app.core.profiles.probes import ProbeEvidence, ProbeQuestion, Unsettled
 from tests.unit.assembly import Lamp
 from tests.unit.commands.deadlines.test_prober import RULES, Stage, outcome, staged, turns
 from tests.unit.commands.deadlines.test_questions import ASKING, TELLING, answers, questions
@@ -77,6 +78,28 @@ async def test_a_device_that_is_asked_now_says_what_it_did(asking: Stage) -> Non
     assert report.command == await asking.assembly.store.read(command.id)
     again = await on_request(asking).verify(report.command)
     assert (again, len(questions(asking))) == (report, before + 1)
+
+
+async def test_a_device_is_asked_again_while_somebody_waits(asking: Stage) -> None:
+    """What it tells within a second of the time-out may be of before it, and another question may have the turn."""
+    invocation = await asking.sent()
+    await asking.after(10.25)
+    command = await asking.assembly.store.read(invocation.command.id)
+    assert command.state is S.TIMED_OUT
+    answers(asking, on=True)  # it tells its state when it is asked, and not otherwise
+    report = await on_request(asking).verify(command)
+    assert report.result is ProbeEvidence.GOAL
+
+
+async def test_two_questions_to_one_device_both_get_their_turn(asking: Stage) -> None:
+    command = await timed_out(asking)
+    asking.assembly.clock.advance(5)
+    answers(asking, on=True)
+    other = asking.member.parts.probes.on_request._questions.ask
+    assert other("homing", "lamp-1", ProbeQuestion("state_get", None), timedelta(seconds=5)) is not None
+    await turns()
+    asking.log.told = None
+    assert (await on_request(asking).verify(command)).result is ProbeEvidence.GOAL
 
 
 async def test_all_who_ask_share_one_look(asking: Stage) -> None:
