@@ -181,7 +181,7 @@ def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
 
 
 def _resumed(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
-    resumed = "yes" if one["resumed"] else "it did not stand"
+    resumed = "yes" if one["resumed"] else "nothing was changed"
     return one["device_id"], one["lane"], resumed, one.get("stopped_by", ""), one.get("next", "")
 
 

@@ -313,25 +313,38 @@ class Histories(RuleBasedStateMachine):
                 self.model.confirm(identity, finding, node), lambda store: store.confirm(identity, finding, node)
             )
 
-    def timed_out_one(self, which: int, *, answered: bool) -> str:
-        """Choose a command that has timed out, and was answered since or not, where there is one."""
-        timed_out = {one: row for one, row in self.model.rows.items() if row.state is CommandState.TIMED_OUT}
-        wanted = [one for one, row in timed_out.items() if (row.late is not None) == answered]
-        among = wanted or [*timed_out] or [self.chosen(which).command_id]
-        return among[which % len(among)]
-
     @precondition(lambda self: self.made)
-    @rule(which=st.integers(0, 999), finding=findings, answered=st.booleans())
-    def verify(self, which: int, finding: ProbeFinding, *, answered: bool) -> None:
-        identity = self.timed_out_one(which, answered=answered)
+    @rule(which=st.integers(0, 999), finding=findings)
+    def verify(self, which: int, finding: ProbeFinding) -> None:
+        self.verified(self.chosen(which), finding)
+
+    @rule(
+        which=st.integers(0, 999),
+        device=devices,
+        steps=st.lists(st.one_of(findings, answers), min_size=1, max_size=4),
+        node=nodes,
+    )
+    def time_out(self, which: int, device: str, steps: list[ProbeFinding | CommandState], node: str) -> None:
+        """A command times out, and is looked for and answered since: by chance alone that is rare."""
+        if not any(row.waits for row in self.model.rows.values()):
+            new = registration(device, home=node)
+            self.made.append(new)
+            self.agreed(self.model.register(new), lambda store: store.register(new))
+        waiting = [row.registration for row in self.model.rows.values() if row.waits]
+        one, end = waiting[which % len(waiting)], CommandState.TIMED_OUT
+        self.agreed(
+            self.model.finish(one.command_id, end, NO_RESPONSE, node),
+            lambda store: store.finish(one.command_id, end, node, NO_RESPONSE),
+        )
+        for step in steps:
+            if isinstance(step, ProbeFinding):
+                self.verified(one, step)
+            else:
+                self.answered(answer(one, step), node)
+
+    def verified(self, one: Registration, finding: ProbeFinding) -> None:
+        identity = one.command_id
         self.agreed(self.model.verify(identity, finding), lambda store: store.verify(identity, finding))
-
-    @precondition(lambda self: self.made)
-    @rule(which=st.integers(0, 999), state=answers, node=nodes)
-    def respond_late(self, which: int, state: CommandState, node: str) -> None:
-        identity = self.timed_out_one(which, answered=False)
-        meant = next(one for one in self.made if one.command_id == identity)
-        self.answered(answer(meant, state), node)
 
     @precondition(lambda self: self.made)
     @rule(

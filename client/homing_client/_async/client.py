@@ -365,7 +365,8 @@ class AsyncHoming:
     async def resume_lane(self, device_id: str, lane: str) -> JsonObject:
         """Have a lane of a device go on that stands since a command failed.
 
-        `resumed` is false if it did not stand; `next` is the command that is tried now. Raises ForbiddenError.
+        `resumed` is false if it did not stand, or if another command stops it by now; `next` is the command that is
+        tried now. Raises ForbiddenError.
         """
         return operations.body_of(await self._session.exchange(operations.resume_lane(device_id, lane)))
 
