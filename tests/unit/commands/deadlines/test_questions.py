@@ -13,6 +13,7 @@ import pytest
 from app.commands.deadlines.questions import DeviceQuestion
 from app.core.commands.command import CommandState
 from app.core.errors import EventsOffError, StoreUnavailableError
+from app.core.payload import JsonValue
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.probes import ProbeQuestion
 from app.store.memory.commands.store import MemoryStateStore
@@ -247,7 +248,7 @@ async def test_two_nodes_that_wait_for_a_device_ask_it_once_a_second(tmp_path: P
     ("params", "state"), [({"all": True}, S.FAILED), ({"all": False}, S.TIMED_OUT)], ids=["the same", "another"]
 )
 async def test_an_answer_to_the_question_of_another_node_proves_as_much(
-    tmp_path: Path, params: dict[str, bool], state: CommandState
+    tmp_path: Path, params: JsonValue, state: CommandState
 ) -> None:
     async with staged(tmp_path, store=Taken, rules=TELLING, size=2) as stage:
         answers(stage, on=False)
