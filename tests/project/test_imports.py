@@ -82,6 +82,7 @@ PORTS = {
         "events",
         "fleets",
         "holds",
+        "questions",
         "queues",
         "roles",
         "schedules",

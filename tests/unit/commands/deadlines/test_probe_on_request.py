@@ -81,7 +81,7 @@ async def test_a_device_that_is_asked_now_says_what_it_did(asking: Stage) -> Non
 
 
 async def test_a_device_is_asked_again_while_somebody_waits(asking: Stage) -> None:
-    """What it tells within a second of the time-out may be of before it, and another question may have the turn."""
+    """A state that is told within a second of the time-out may be of before it."""
     invocation = await asking.sent()
     await asking.after(10.25)
     command = await asking.assembly.store.read(invocation.command.id)
