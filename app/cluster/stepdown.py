@@ -34,11 +34,11 @@ REST_SECONDS: Final = 10.0
 """How long a node keeps its share after it has stepped down, though it lose the store over and over."""
 
 
-class Ping(Protocol):
-    """The part of a store that says whether it is there."""
+class StoreAnswers(Protocol):
+    """The part of a store that says whether it is there. Whether it may be used as it is set up, all nodes see alike."""
 
-    async def ping(self) -> None:
-        """Return when the store answers; HomingError when it is away."""
+    async def now(self) -> int:
+        """The store's time; HomingError when it is away."""
 
 
 class StepDown:
@@ -51,7 +51,7 @@ class StepDown:
     def __init__(
         self,
         *,
-        store: Ping,
+        store: StoreAnswers,
         connected: Callable[[], bool],
         say: Callable[[Word, str], None],
         cut: Callable[[], None],
@@ -104,7 +104,7 @@ class StepDown:
         asked_at = self._clock.monotonic()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await self._store.ping()
+                await self._store.now()
             self._note(asked_at, has=True)
         except (HomingError, TimeoutError):
             if self._clock.monotonic() - asked_at < PATIENCE_SECONDS + LATE_SECONDS:

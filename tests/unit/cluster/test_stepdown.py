@@ -40,10 +40,11 @@ class Member:
             counters=self.counters,
         )
 
-    async def ping(self) -> None:
+    async def now(self) -> int:
         self.clock.advance(self.took)
         if not self.has_store:
             raise StoreUnavailableError("away")
+        return 0
 
     def cut(self) -> None:
         self.cuts += 1
