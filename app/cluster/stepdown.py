@@ -35,7 +35,7 @@ REST_SECONDS: Final = 10.0
 
 
 class StoreAnswers(Protocol):
-    """The part of a store that says whether it is there. Whether it may be used as it is set up, all nodes see alike."""
+    """The part of a store that says whether it is there. Whether it is set up as it must be, all nodes see alike."""
 
     async def now(self) -> int:
         """The store's time; HomingError when it is away."""
