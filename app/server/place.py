@@ -32,6 +32,11 @@ class LimiterPlace:
         self.standing = self._limiter.admit(owner)
         return self.standing
 
+    def turn_away(self) -> None:
+        """Count a request that the connection may not make in this place."""
+        if self._owner is not None:
+            self._limiter.turn_away(self._owner)
+
     def pass_on(self, owner: Connection) -> None:
         """Let the same connection go on as another object, which waits for nothing yet."""
         self.stand_in(None)

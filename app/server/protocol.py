@@ -7,7 +7,6 @@ A WebSocket goes on as another object, with the same place in the limiter.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import httptools
@@ -16,8 +15,9 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from app.api.problems import ProblemType, problem
+from app.api.problems import problem
 from app.core.peers import peer_of
+from app.server.application_choice import ApplicationChoice
 from app.server.hosts import Hosts
 from app.server.limiter import Admission, CloseReason, ConnectionLimiter
 from app.server.place import LimiterPlace
@@ -26,8 +26,6 @@ from app.server.sockets import OpsListener
 from app.server.transport import GatheringTransport
 from app.server.upgrades import as_plain, handshake_of
 from app.server.websocket import WebSocketConnection
-
-PROBES: Final = frozenset((b"/healthz", b"/readyz", b"/metrics"))
 
 _BETWEEN, _HEAD, _BODY = range(3)
 """Which part of a request is coming in."""
@@ -53,11 +51,9 @@ class BoundedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.peer = ""
-        self._application = self.app
-        self._ops: Final = ops
         self._limiter: Final = limiter
-        self._hosts = hosts
         self._place: Final = LimiterPlace(limiter)
+        self._choice: Final = ApplicationChoice(self.app, limiter, self._place, hosts, ops)
         self._part = _BETWEEN
         self._size = 0
         """Bytes of the part that is coming in."""
@@ -75,9 +71,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(cast("asyncio.Transport", GatheringTransport(self, transport, self.loop)))
         if self.client:
             self.peer = peer_of(self.client[0])
-            self._hosts = self._hosts.facing(self.client[0])
-        if self._ops is not None and self.server is not None and self.server[1] == self._ops.port:
-            self._application = self._ops.application
+        self._choice.face(self.client, self.server)
         standing = self._place.enter(self)
         if standing is Admission.REJECTED:
             self._say_last(CloseReason.TOO_MANY)
@@ -145,12 +139,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _RefusedError  # whoever stands between us may have read it differently (RFC 9112, 6.1)
         if b"expect" in by_name:
             self.expect_100_continue = by_name[b"expect"].lower() == b"100-continue"
-        if self._place.standing is Admission.ADMITTED and self._hosts.is_plain(
-            self.url, self.headers, by_name, version
-        ):
-            self.app = self._application
-        else:
-            self.app = self._choose(by_name)
+        self.app = self._choice.of(self.url, self.headers, by_name, version)
         super().on_headers_complete()
         self._part = _BODY
         self._size = 0
@@ -292,13 +281,13 @@ class BoundedProtocol(HttpToolsProtocol):
         version = self.parser.get_http_version()
         handshake = handshake_of(self.parser.get_method(), self.url, version, self.headers)
         idle = not (self._is_serving() or self.pipeline) and self._place.standing is Admission.ADMITTED
-        if handshake is None or not idle or self._application is not self.config.loaded_app:
+        if handshake is None or not idle or self._choice.application is not self.config.loaded_app:
             return False
-        if self._hosts.refusal(self.url, self.headers, dict(self.headers), version) is not None:
+        if self._choice.is_refused(self.url, self.headers, version):
             return False
         self._deaf, self._part = True, _BETWEEN
         self.connections.discard(self)
-        websocket = WebSocketConnection(self, self._application, handshake, self._place, self._limiter)
+        websocket = WebSocketConnection(self, self._choice.application, handshake, self._place, self._limiter)
         cast("GatheringTransport", self.transport).pass_on(websocket)
         self.transport.set_protocol(websocket)
         websocket.begin()
@@ -320,20 +309,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parse(head + rest)
 
     # --- refusing ---
-
-    def _choose(self, by_name: Mapping[bytes, bytes]) -> Any:  # noqa: ANN401 - an application, as uvicorn types it
-        """Return the application that answers the request that has this head."""
-        refusal = self._hosts.refusal(self.url, self.headers, by_name, self.parser.get_http_version())
-        if refusal is not None:
-            return self._refusing(*refusal)
-        if self._place.standing is Admission.PROBE and self.url.partition(b"?")[0] not in PROBES:
-            self._limiter.turn_away(self)
-            return self._refusing(*REFUSALS[CloseReason.TOO_MANY])
-        return self._application
-
-    def _refusing(self, kind: ProblemType, detail: str) -> Any:  # noqa: ANN401 - an application, as uvicorn types it
-        self._limiter.counters[f"refused.{kind.slug}"] += 1
-        return problem(kind, detail)
 
     def _refuse(self, why: CloseReason) -> None:
         self._limiter.note(why, self.peer)
