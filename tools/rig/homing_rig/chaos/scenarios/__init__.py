@@ -9,7 +9,8 @@ from typing import Final
 from app.core.errors import ConfigurationError
 from homing_rig.chaos.scenario import Scenario
 from homing_rig.chaos.scenarios.cold_events import E14
-from homing_rig.chaos.scenarios.event_bounds import E5, E6, E7, E11
+from homing_rig.chaos.scenarios.event_bounds import E5, E6
+from homing_rig.chaos.scenarios.event_followers import E7, E11
 from homing_rig.chaos.scenarios.events import E1, E2, E3, E4, E12, E13
 from homing_rig.chaos.scenarios.held_race import R31
 from homing_rig.chaos.scenarios.leak import R18
