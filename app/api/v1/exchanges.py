@@ -21,14 +21,13 @@ from app.api.v1.command_models import said
 from app.api.v1.event_parameters import IdempotencyKey
 from app.api.v1.exchange_messages import keyed_message, receipt_json
 from app.api.v1.exchange_models import exchange_json
+from app.api.v1.queue_counter import AWAY, MANAGES
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.queues.exchanges import NAME, DeclaredExchange, validate_exchange_name
 from app.queues.plane import QueuePlane, needed_queues
 
-_AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.QueuesOffError])
-_OF_ONE: Final = (BY_ERROR[errors.ExchangeNotFoundError], problems.INVALID, *_AWAY)
-_MANAGES: Final = acts(Action.QUEUES)
+_OF_ONE: Final = (BY_ERROR[errors.ExchangeNotFoundError], problems.INVALID, *AWAY)
 _CREATED: Final[dict[int | str, dict[str, object]]] = {
     201: {"description": "The exchange was created.", "model": models.Exchange}
 }
@@ -82,9 +81,9 @@ _InHall = Annotated[_Hall, Depends(_hall)]
     | problems_of(
         problems.INVALID,
         *(BY_ERROR[one] for one in (errors.ExchangeDiffersError, errors.QueueChangedError, errors.CapacityError)),
-        *_AWAY,
+        *AWAY,
     ),
-    openapi_extra=_MANAGES,
+    openapi_extra=MANAGES,
 )
 async def declare_exchange(name: _Name, body: models.ExchangeBody, hall: _InHall) -> Reply:
     """Declaring the same exchange again changes nothing. The kind of an exchange cannot be changed."""
@@ -99,8 +98,8 @@ async def declare_exchange(name: _Name, body: models.ExchangeBody, hall: _InHall
     summary="List exchanges",
     response_model=models.Exchanges,
     response_description="The exchanges of the caller's tenant, by name.",
-    responses=problems_of(problems.INVALID, *_AWAY),
-    openapi_extra=_MANAGES,
+    responses=problems_of(problems.INVALID, *AWAY),
+    openapi_extra=MANAGES,
 )
 async def list_exchanges(request: Request, hall: _InHall) -> Reply:
     """Lists exchanges without their routes."""
@@ -115,7 +114,7 @@ async def list_exchanges(request: Request, hall: _InHall) -> Reply:
     response_model=models.ExchangeWithRoutes,
     response_description="The exchange, and the queues that have routes from it.",
     responses=problems_of(*_OF_ONE),
-    openapi_extra=_MANAGES,
+    openapi_extra=MANAGES,
 )
 async def read_exchange(name: _Name, hall: _InHall) -> Reply:  # noqa: D103 - its summary says it
     exchange = hall.find(name, Action.QUEUES)
@@ -129,7 +128,7 @@ async def read_exchange(name: _Name, hall: _InHall) -> Reply:  # noqa: D103 - it
     summary="Delete an exchange",
     response_description="The exchange was deleted. The messages are in the log still.",
     responses=problems_of(*(BY_ERROR[one] for one in (errors.ExchangeInUseError, errors.QueueChangedError)), *_OF_ONE),
-    openapi_extra=_MANAGES,
+    openapi_extra=MANAGES,
 )
 async def delete_exchange(name: _Name, hall: _InHall) -> None:
     """An exchange from which queues have routes cannot be deleted."""

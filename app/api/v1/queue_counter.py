@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Path
 
+from app.api import problems
 from app.api.dependencies import Asker, NodePorts, WhoAsks
+from app.api.openapi import acts
+from app.api.problems import BY_ERROR
 from app.api.v1.command_models import said
+from app.core import errors
 from app.core.access.rules import Action
 from app.core.queues.model import NAME, DeclaredQueue, validate_queue_name
 from app.queues.plane import QueuePlane, needed_queues
+
+AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.QueuesOffError])
+"""The problems of every route of queues."""
+OF_ONE: Final = (BY_ERROR[errors.QueueNotFoundError], problems.INVALID, *AWAY)
+"""The problems of every route of one queue."""
+MANAGES: Final = acts(Action.QUEUES)
+CONSUMES: Final = acts(Action.CONSUME)
 
 QueueName = Annotated[
     str,

@@ -1,62 +1,45 @@
-"""Queues over HTTP: declared, taken from and settled."""
+"""Queues over HTTP: declared, bound, read, emptied and deleted; `queue_loans` is how consumers take from them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-from contextlib import suppress
-from datetime import timedelta
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final
 
 import orjson
-from fastapi import Path, Request
+from fastapi import Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
-from starlette.requests import ClientDisconnect
 
 from app.access.conditions import Precondition, tag_of
 from app.api import problems
 from app.api.conditions import Conditional, etag
 from app.api.dependencies import Events, WhoAsks
 from app.api.http import BytesResponse
-from app.api.openapi import acts, header, problems_of
+from app.api.openapi import header, problems_of
 from app.api.pages import Listing
 from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names, query
 from app.api.problems import BY_ERROR
-from app.api.representation import instant
 from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute
 from app.api.v1 import queue_models as models
 from app.api.v1.event_parameters import DEFAULT_LIMIT, Begin, EventCursor, EventLimit, start_of, text_of
-from app.api.v1.queue_counter import AtCounter, QueueName
+from app.api.v1.queue_counter import AWAY, CONSUMES, MANAGES, OF_ONE, AtCounter, QueueName
 from app.api.v1.queue_models import (
-    check_consumer,
-    duration_of,
     letter_json,
-    message_json,
     options_of,
     queue_json,
     routes_of,
 )
-from app.api.v1.settlements import settlement_of
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError
 from app.core.events.instants import parse_position
 from app.core.queues.letters import read_letter
-from app.core.queues.loans import CONSUMER_BYTES
 from app.core.queues.model import DeclaredQueue, validate_queue_name
 from app.events.gate import call_budget
 
-LONGEST_WAIT: Final = timedelta(seconds=60)
-_AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.QueuesOffError])
-_OF_ONE: Final = (BY_ERROR[errors.QueueNotFoundError], problems.INVALID, *_AWAY)
 _TAG: Final[dict[int | str, dict[str, object]]] = {
     200: {"headers": {"ETag": header("The version of this record, for `If-Match`.")}}
 }
-_MANAGES: Final = acts(Action.QUEUES)
-_CONSUMES: Final = acts(Action.CONSUME)
-T = TypeVar("T")
 
 router = GuardedRouter(prefix="/v1/queues", tags=["queues"], route_class=StrictBodyRoute)
 
@@ -72,9 +55,9 @@ router = GuardedRouter(prefix="/v1/queues", tags=["queues"], route_class=StrictB
         problems.INVALID,
         *(BY_ERROR[one] for one in (errors.QueueDiffersError, errors.QueueChangedError, errors.CapacityError)),
         BY_ERROR[errors.PreconditionFailedError],
-        *_AWAY,
+        *AWAY,
     ),
-    openapi_extra=_MANAGES,
+    openapi_extra=MANAGES,
 )
 async def declare_queue(name: QueueName, body: models.QueueBody, condition: Conditional, counter: AtCounter) -> Reply:
     """Declaring the same queue again changes nothing. To change it, send `If-Match` with its tag.
@@ -99,7 +82,7 @@ async def declare_queue(name: QueueName, body: models.QueueBody, condition: Cond
 
 
 _REROUTES: Final = _TAG | problems_of(
-    *(BY_ERROR[one] for one in (errors.QueueChangedError, errors.PreconditionFailedError)), *_OF_ONE
+    *(BY_ERROR[one] for one in (errors.QueueChangedError, errors.PreconditionFailedError)), *OF_ONE
 )
 
 
@@ -109,7 +92,7 @@ _REROUTES: Final = _TAG | problems_of(
     response_model=models.LogQueue,
     response_description="The queue with these routes, whether or not it had them before.",
     responses=_REROUTES,
-    openapi_extra=_MANAGES,
+    openapi_extra=MANAGES,
 )
 async def bind_queue(name: QueueName, body: models.RoutesBody, condition: Conditional, counter: AtCounter) -> Reply:
     """The caller needs `read` on all devices as well. A database that is new to the queue is read from now on."""
@@ -124,7 +107,7 @@ async def bind_queue(name: QueueName, body: models.RoutesBody, condition: Condit
     response_model=models.LogQueue,
     response_description="The queue without these routes, whether or not it had them before.",
     responses=_REROUTES,
-    openapi_extra=_MANAGES,
+    openapi_extra=MANAGES,
 )
 async def unbind_queue(name: QueueName, body: models.RoutesBody, condition: Conditional, counter: AtCounter) -> Reply:
     """Events that the queue has looked at already are delivered still. The last route of a queue cannot be removed."""
@@ -150,8 +133,8 @@ async def _rerouted(
     summary="List queues",
     response_model=models.LogQueues,
     response_description="The queues of the caller's tenant, by name.",
-    responses=problems_of(problems.INVALID, *_AWAY),
-    openapi_extra=_MANAGES,
+    responses=problems_of(problems.INVALID, *AWAY),
+    openapi_extra=MANAGES,
 )
 async def list_queues(
     request: Request, counter: AtCounter, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
@@ -161,7 +144,7 @@ async def list_queues(
     asker.check_own(Action.QUEUES)
     known = [one for one in counter.plane.book.all if one.tenant == counter.tenant]
     found, behind = Listing("queues", limit, cursor).part(asker.cursors, known, lambda one: one.name)
-    return _json({"queues": [queue_json(one) for one in found], "cursor": behind})
+    return BytesResponse(orjson.dumps({"queues": [queue_json(one) for one in found], "cursor": behind}))
 
 
 @router.get(
@@ -169,8 +152,8 @@ async def list_queues(
     summary="Read a queue",
     response_model=models.LogQueueWithCounts,
     response_description="The queue, and how it stands.",
-    responses=_TAG | problems_of(*_OF_ONE),
-    openapi_extra=_CONSUMES,
+    responses=_TAG | problems_of(*OF_ONE),
+    openapi_extra=CONSUMES,
 )
 async def read_queue(name: QueueName, counter: AtCounter) -> Reply:
     """Consumers may read the queue that they take from."""
@@ -192,8 +175,8 @@ async def has_queue(name: QueueName, counter: AtCounter) -> Reply:
     status_code=204,
     summary="Delete a queue",
     response_description="The queue was deleted. The events are in the log still.",
-    responses=problems_of(*(BY_ERROR[one] for one in (errors.QueueNotEmptyError, errors.QueueChangedError)), *_OF_ONE),
-    openapi_extra=_MANAGES,
+    responses=problems_of(*(BY_ERROR[one] for one in (errors.QueueNotEmptyError, errors.QueueChangedError)), *OF_ONE),
+    openapi_extra=MANAGES,
 )
 async def delete_queue(
     request: Request,
@@ -213,83 +196,12 @@ async def delete_queue(
 
 
 @router.post(
-    "/{name}/take",
-    summary="Take events from a queue",
-    response_model=models.TakenEvents,
-    response_description="The events that were lent; none if there were none in time.",
-    responses=problems_of(BY_ERROR[errors.CapacityError], *_OF_ONE),
-    openapi_extra=_CONSUMES,
-)
-async def take_from_queue(request: Request, name: QueueName, body: models.TakeBody, counter: AtCounter) -> Reply:
-    """Lends events to a consumer, who settles each before `until`; else it is lent again.
-
-    Fewer than `max` may come, and events that failed before come alone.
-    """
-    queue = await counter.find(name, Action.CONSUME)
-    if not 1 <= body.max <= models.MOST_TAKEN:
-        raise InvalidInputError("max", f"{body.max} is out of range; allowed: 1 to {models.MOST_TAKEN}")
-    if not 1 <= body.max_bytes <= models.MOST_BYTES:
-        raise InvalidInputError("max_bytes", f"{body.max_bytes} is out of range; allowed: 1 to {models.MOST_BYTES}")
-    wait = duration_of("wait", body.wait)
-    if wait > LONGEST_WAIT:
-        raise InvalidInputError("wait", f"{body.wait} is too long; allowed: up to 60s")
-    check_consumer("consumer", body.consumer)
-    taking = counter.plane.take(queue, body.max, body.consumer, wait.total_seconds(), body.max_bytes, auto=body.auto)
-    messages = await _unless_gone(request, taking)
-    full = not messages and await counter.plane.is_full(queue)
-    return BytesResponse(
-        b'{"events":[%b],"full":%b}' % (b",".join(map(message_json, messages)), b"true" if full else b"false")
-    )
-
-
-async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """Return what comes of it; ClientDisconnect when the caller hangs up before, and then nothing comes of it."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.create_task(_gone(request))
-    try:
-        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return task.result()
-    finally:
-        gone.cancel()
-        if not task.done():
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-@router.post(
-    "/{name}/settle",
-    summary="Settle events that were taken",
-    response_model=models.SettledEvents,
-    response_description="How many were settled, and which loans are over.",
-    responses=problems_of(*_OF_ONE),
-    openapi_extra=_CONSUMES,
-)
-async def settle_loans(name: QueueName, body: models.SettleBody, counter: AtCounter) -> Reply:
-    """Says of each event that it is done, to be tried again, dead, or given back; or that it takes longer.
-
-    A loan that is over is no error: the event was settled, or others have it.
-    """
-    queue = await counter.find(name, Action.CONSUME)
-    told = settlement_of(body)
-    over = [*told.unknown, *map(str, await counter.plane.settle(queue, told.known))]
-    return _json({"settled": told.total - len(over), "over": over})
-
-
-@router.post(
     "/{name}/rewind",
     status_code=204,
     summary="Let a queue go on elsewhere",
     response_description="The queue goes on there. What consumers had is over.",
-    responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
-    openapi_extra=_MANAGES,
+    responses=problems_of(BY_ERROR[errors.QueueChangedError], *OF_ONE),
+    openapi_extra=MANAGES,
 )
 async def rewind_queue(name: QueueName, body: models.RewindBody, counter: AtCounter) -> None:
     """Events after the instant are delivered, though they were settled; those before it are not."""
@@ -304,8 +216,8 @@ async def rewind_queue(name: QueueName, body: models.RewindBody, counter: AtCoun
     status_code=204,
     summary="Empty a queue",
     response_description="Nothing waits in the queue any more.",
-    responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
-    openapi_extra=_MANAGES,
+    responses=problems_of(BY_ERROR[errors.QueueChangedError], *OF_ONE),
+    openapi_extra=MANAGES,
 )
 async def purge_queue(name: QueueName, counter: AtCounter) -> None:
     """The same as a rewind to `now`: the events are in the log still."""
@@ -318,8 +230,8 @@ async def purge_queue(name: QueueName, counter: AtCounter) -> None:
     status_code=204,
     summary="Deliver dead letters again",
     response_description="The dead letters are in the queue again.",
-    responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
-    openapi_extra=_MANAGES,
+    responses=problems_of(BY_ERROR[errors.QueueChangedError], *OF_ONE),
+    openapi_extra=MANAGES,
 )
 async def redrive_queue(name: QueueName, counter: AtCounter, body: models.RedriveBody | None = None) -> None:
     """Consumers get the original events, whose deliveries are counted anew. Each letter is delivered again once."""
@@ -335,8 +247,8 @@ async def redrive_queue(name: QueueName, counter: AtCounter, body: models.Redriv
     summary="Read the dead letters of a queue",
     response_model=models.DeadLetters,
     response_description="A page of dead letters, oldest first.",
-    responses=problems_of(*_OF_ONE, BY_ERROR[errors.EventsOffError]),
-    openapi_extra=_CONSUMES,
+    responses=problems_of(*OF_ONE, BY_ERROR[errors.EventsOffError]),
+    openapi_extra=CONSUMES,
 )
 async def read_dead_letters(
     request: Request,
@@ -361,48 +273,3 @@ async def read_dead_letters(
         b"true" if page.more else b"false",
     )
     return BytesResponse(body)
-
-
-@router.get(
-    "/{name}/consumers",
-    summary="List the consumers of a queue",
-    response_model=models.QueueConsumers,
-    response_description="The consumers that took within the last minute, by name.",
-    responses=problems_of(*_OF_ONE),
-    openapi_extra=_CONSUMES,
-)
-async def list_queue_consumers(name: QueueName, counter: AtCounter) -> Reply:  # noqa: D103 - its summary says it
-    stats = await counter.plane.stats(await counter.find(name, Action.CONSUME))
-    return _json({"consumers": [{"consumer": one, "asked_at": instant(at)} for one, at in stats.consumers]})
-
-
-@router.delete(
-    "/{name}/consumers/{consumer:path}",
-    summary="Send a consumer away",
-    response_model=models.ReleasedEvents,
-    response_description="What the consumer was lent is lent to others at once.",
-    responses=problems_of(*_OF_ONE),
-    openapi_extra=_MANAGES,
-)
-async def delete_queue_consumer(
-    name: QueueName,
-    consumer: Annotated[
-        str,
-        Path(
-            description="The name of the consumer, with which it takes.",
-            json_schema_extra={"maxLength": CONSUMER_BYTES},
-            examples=["w1"],
-        ),
-    ],
-    counter: AtCounter,
-) -> Reply:
-    """Its loans are over, and count as no delivery. Nothing keeps it from taking again: its rights do that."""
-    queue = await counter.find(name, Action.QUEUES)
-    check_consumer("consumer", consumer)
-    released = await counter.plane.send_away(queue, consumer)
-    counter.note(name, "send consumer away")
-    return _json({"released": released})
-
-
-def _json(content: dict[str, Any]) -> Reply:
-    return BytesResponse(orjson.dumps(content))
