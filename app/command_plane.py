@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from app.callbacks.answers import Answers
 from app.callbacks.dispatcher import Dispatcher
@@ -20,23 +19,16 @@ from app.commands.explain.explainer import Explainer
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
 from app.commands.held.approver import Approver
-from app.commands.held.claimant import Claimant
 from app.commands.held.command_holder import CommandHolder
-from app.commands.held.drainer import Drainer
 from app.commands.held.held_judge import HeldJudge
 from app.commands.held.lane_resumer import LaneResumer
-from app.commands.held.look_pace import LookPace
 from app.commands.peer_query import PeerQuery
-from app.commands.send.absence import Absence, OfflineSince, nobody_knows, nobody_knows_now
-from app.commands.send.admission import CommandAdmission, LastEvent, no_events
+from app.commands.send.absence import Absence
 from app.commands.send.invoker import Invoker
-from app.commands.send.publisher import Publisher
-from app.commands.send.registrar import Registrar, ToldOf
 from app.commands.send.repeater import Repeater
 from app.core.commands.callback import Answer
-from app.core.commands.command import Command
+from app.held_commands import HeldParts, open_held
 from app.kernel import Kernel
-from app.mqtt.base import MqttClient
 from app.mqtt.inbox import Arrival, Inbox
 from app.observed import Observed
 from app.observers.notes import Notes
@@ -44,6 +36,7 @@ from app.plane import Plane
 from app.probes import ProbeParts, open_probes
 from app.runtime.services import Service
 from app.store.engine import kind_of
+from app.way_out import CommandSurroundings, WayOut, open_way_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +76,6 @@ class _Home:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _WayOut:
-    """The parts that every command passes on its way to a device, at once or later."""
-
-    admission: CommandAdmission
-    registrar: Registrar
-    publisher: Publisher
-    absence: Absence
-    expirer: Expirer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Sending:
     """The parts that send commands and end those that get no answer."""
 
@@ -103,28 +85,8 @@ class _Sending:
     invoker: Invoker
     sweeper: Sweeper
     repeater: Repeater
-    holder: CommandHolder
-    approver: Approver
-    lanes: LaneResumer
+    held: HeldParts
     dry_runner: DryRunner
-    drainer: Drainer
-    judge: HeldJudge
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandSurroundings:
-    """The questions that commands ask of other planes."""
-
-    told_of: ToldOf
-    """Says which webhooks are told of a command."""
-    offline_since: OfflineSince = nobody_knows
-    """Says since when a device is known to be away."""
-    online: Callable[[str], Awaitable[bool | None]] = nobody_knows_now
-    """Says whether a device is there; None where nobody knows."""
-    last_event: LastEvent = no_events
-    """The last value of a topic."""
-    may_send: Callable[[Command], None] = lambda _command: None
-    """Return where the caller of a held command may send it, by the rules of this moment."""
 
 
 def open_commands(
@@ -147,11 +109,11 @@ def open_commands(
         watches=observed.watches,
         stream=observed.command_stream,
         peers=peers,
-        explainer=_explainer(kernel, peers, observed.notes, home, sending.judge),
+        explainer=_explainer(kernel, peers, observed.notes, home, sending.held.judge),
         invoker=sending.invoker,
-        holder=sending.holder,
-        approver=sending.approver,
-        lanes=sending.lanes,
+        holder=sending.held.holder,
+        approver=sending.held.approver,
+        lanes=sending.held.lanes,
         dry_runner=sending.dry_runner,
         absence=sending.absence,
         expirer=sending.expirer,
@@ -170,13 +132,7 @@ def open_commands(
                 Service("waker", home.waker.run),
                 Service("sweeper", sending.sweeper.run),
                 Service("absence", sending.absence.run),
-                Service(
-                    "held",
-                    sending.drainer.run,
-                    drain=sending.drainer.drained,
-                    fills=observed.waiting.fills,
-                    gauges=sending.drainer.gauges.shown,
-                ),
+                sending.held.service,
             ],
         ),
     )
@@ -200,58 +156,9 @@ def _home(kernel: Kernel, observed: Observed) -> _Home:
     return _Home(waiters=waiters, open_commands=open_commands, waker=waker)
 
 
-def _way_out(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, around: CommandSurroundings) -> _WayOut:
-    profiles, node_id = kernel.languages.profiles, kernel.info.node_id
-    absence = Absence(
-        mqtt=kernel.mqtt,
-        profiles=profiles,
-        contradicted=lambda: canary.contradicted,
-        offline_since=around.offline_since,
-        expire=kernel.settings.mqtt.version != "3.1.1",
-    )
-    publisher = Publisher(
-        mqtt=kernel.mqtt, profiles=profiles, observers=observed.observers, absence=absence, carrier=observed.spans
-    )
-    return _WayOut(
-        admission=CommandAdmission(
-            profiles=profiles,
-            last_event=around.last_event,
-            store=kernel.store,
-            now_us=kernel.now_us,
-            counters=kernel.counters,
-        ),
-        registrar=Registrar(
-            publisher=publisher,
-            new_ulid=kernel.adapters.new_ulid,
-            node_id=node_id,
-            retention=kernel.settings.store.retention,
-            told_of=around.told_of,
-        ),
-        publisher=publisher,
-        absence=absence,
-        expirer=Expirer(
-            store=kernel.store,
-            open_commands=home.open_commands,
-            clock=kernel.clock,
-            node_id=node_id,
-            tells=absence.tells,
-        ),
-    )
-
-
 def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, around: CommandSurroundings) -> _Sending:
-    way = _way_out(kernel, observed, home, canary, around)
-    drainer, judge = _drainer(kernel, observed, home, way, around)
-    holder = CommandHolder(
-        store=kernel.store,
-        registrar=way.registrar,
-        admission=way.admission,
-        waiters=home.waiters,
-        drainer=drainer,
-        all_know=kernel.cluster.all_know,
-        observers=observed.observers,
-        clock=kernel.clock,
-    )
+    way = open_way_out(kernel, observed, home.open_commands, canary, around)
+    held = open_held(kernel, observed, way, open_commands=home.open_commands, waiters=home.waiters, around=around)
     invoker = _invoker(kernel, observed, home, way)
     return _Sending(
         absence=way.absence,
@@ -264,25 +171,13 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
             kept=way.expirer.kept,
         ),
         invoker=invoker,
-        drainer=drainer,
-        judge=judge,
-        holder=holder,
-        approver=Approver(
-            store=kernel.store,
-            open_commands=home.open_commands,
-            drainer=drainer,
-            node_id=kernel.info.node_id,
-            counters=kernel.counters,
-        ),
-        lanes=LaneResumer(
-            store=kernel.store, drainer=drainer, profiles=kernel.languages.profiles, counters=kernel.counters
-        ),
+        held=held,
         dry_runner=DryRunner(
             admission=way.admission,
             registrar=way.registrar,
             publisher=way.publisher,
-            holder=holder,
-            judge=judge,
+            holder=held.holder,
+            judge=held.judge,
             store=kernel.store,
         ),
         sweeper=Sweeper(
@@ -299,7 +194,7 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
     )
 
 
-def _repeater(kernel: Kernel, observed: Observed, way: _WayOut) -> Repeater:
+def _repeater(kernel: Kernel, observed: Observed, way: WayOut) -> Repeater:
     return Repeater(
         store=kernel.store,
         publisher=way.publisher,
@@ -312,50 +207,7 @@ def _repeater(kernel: Kernel, observed: Observed, way: _WayOut) -> Repeater:
     )
 
 
-def _drainer(
-    kernel: Kernel, observed: Observed, home: _Home, way: _WayOut, around: CommandSurroundings
-) -> tuple[Drainer, HeldJudge]:
-    judge = HeldJudge(
-        store=kernel.store,
-        publisher=way.publisher,
-        admission=way.admission,
-        may=around.may_send,
-        online=around.online,
-        now_us=kernel.now_us,
-    )
-    claimant = Claimant(
-        store=kernel.store,
-        publisher=way.publisher,
-        open_commands=home.open_commands,
-        expirer=way.expirer,
-        serves=lambda: kernel.cluster.listening,
-        node_id=kernel.info.node_id,
-        new_secret=kernel.adapters.new_secret,
-        clock=kernel.clock,
-        counters=kernel.counters,
-        observers=observed.observers,
-    )
-    drainer = Drainer(
-        store=kernel.store,
-        waiting=observed.waiting,
-        judge=judge,
-        claimant=claimant,
-        nodes=kernel.cluster.nodes,
-        node_id=kernel.info.node_id,
-        interval=kernel.interval,
-        pace=LookPace(kernel.clock, kernel.settings.command.hold_rate, partial(_taken_window, kernel.mqtt)),
-    )
-    kernel.device_heard.add(drainer.heard)
-    return drainer, judge
-
-
-def _taken_window(mqtt: MqttClient) -> float:
-    """The share of the window of publishes that the broker has to confirm."""
-    fill = mqtt.fills().get("publishes")
-    return 0.0 if fill is None else fill.size / fill.bound
-
-
-def _invoker(kernel: Kernel, observed: Observed, home: _Home, way: _WayOut) -> Invoker:
+def _invoker(kernel: Kernel, observed: Observed, home: _Home, way: WayOut) -> Invoker:
     return Invoker(
         store=kernel.store,
         echoes=Echoes(kernel.store.states, kernel.languages.profiles),

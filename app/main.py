@@ -22,7 +22,7 @@ from app.api.representation import command_json
 from app.audit.plane import AuditPlane, open_audit
 from app.broker.plane import open_broker
 from app.cluster.adopter import OnNodeDeath
-from app.command_plane import CommandPlane, CommandSurroundings, open_commands
+from app.command_plane import CommandPlane, open_commands
 from app.commands.held.rights import may_send
 from app.core.access.keys import make_key
 from app.drafts import open_drafts
@@ -44,6 +44,7 @@ from app.runtime.services import Services
 from app.runtime.telemetry import Fill
 from app.settings import Settings
 from app.traffic import open_traffic
+from app.way_out import CommandSurroundings
 from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
 

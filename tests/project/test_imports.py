@@ -26,7 +26,8 @@ LAYERS = (
     {"audit", "broker", "commands", "events", "observers", "replies", "webhooks"},
     {"queues", "fleets"},
     {"node", "observed"},
-    {"probes"},
+    {"probes", "way_out"},
+    {"held_commands"},
     {"command_plane"},
     {"drafts", "membership", "overview", "traffic"},
     {"api"},
@@ -51,7 +52,7 @@ DISTRIBUTIONS = {"homing_simulator": set[str](), "homing_rig": {"homing_simulato
 
 SIMULATION = "tools/rig/homing_rig/simulation/"
 OF_SIMULATION = {"api", "cluster", "command_plane", "commands", "kernel", "membership", "node", "observed", "plane"}
-OF_SIMULATION |= {"replies", "webhooks"}
+OF_SIMULATION |= {"replies", "way_out", "webhooks"}
 """What the simulation puts together of `app`, besides that, as `app/main.py` does; and its judge is that of chaos."""
 
 FUZZED = "tools/rig/homing_rig/fuzz/"

@@ -15,7 +15,7 @@ from typing import Any
 from app.callbacks.observer import Observer
 from app.cluster.adopter import NOBODY
 from app.cluster.local import LocalCluster
-from app.command_plane import CommandPlane, CommandSurroundings, open_commands
+from app.command_plane import CommandPlane, open_commands
 from app.commands.send.admission import LastEvent
 from app.commands.send.admission import no_events as no_last_events
 from app.commands.send.registrar import CommandRequest
@@ -41,6 +41,7 @@ from app.runtime.telemetry import Counters
 from app.settings import load_settings
 from app.store.commands import Joined, Registered
 from app.store.memory.commands.store import MemoryStateStore
+from app.way_out import CommandSurroundings
 from app.webhooks.plane import nobody
 from tests.waiting import PATIENCE
 

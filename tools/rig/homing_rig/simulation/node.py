@@ -14,7 +14,7 @@ from typing import Any, Final
 from app.api.hot import SWEEP_GRACE
 from app.api.problems import BY_ERROR, INTERNAL, NO_OUTCOME, NOT_SENT, TIMED_OUT, UNSENT_BY_CODE
 from app.cluster.adopter import NOBODY
-from app.command_plane import CommandPlane, CommandSurroundings, open_commands
+from app.command_plane import CommandPlane, open_commands
 from app.commands.send.registrar import CommandRequest
 from app.commands.send.unsent import unsent_code
 from app.core.clock import Clock
@@ -31,6 +31,7 @@ from app.replies.finder import no_events
 from app.replies.plane import open_replies
 from app.runtime.services import Services
 from app.settings import Settings
+from app.way_out import CommandSurroundings
 from app.webhooks.plane import nobody
 from homing_rig.simulation.broker import SimBroker
 from homing_rig.simulation.cluster import SimCluster

@@ -1,0 +1,116 @@
+"""Puts together the parts for commands that wait to be sent: for their device, their turn, or a second person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from app.callbacks.open_commands import OpenCommands
+from app.callbacks.waiters import Waiters
+from app.commands.held.approver import Approver
+from app.commands.held.claimant import Claimant
+from app.commands.held.command_holder import CommandHolder
+from app.commands.held.drainer import Drainer
+from app.commands.held.held_judge import HeldJudge
+from app.commands.held.lane_resumer import LaneResumer
+from app.commands.held.look_pace import LookPace
+from app.kernel import Kernel
+from app.mqtt.base import MqttClient
+from app.observed import Observed
+from app.runtime.services import Service
+from app.way_out import CommandSurroundings, WayOut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldParts:
+    """The parts that hold commands, and send them when it is time."""
+
+    holder: CommandHolder
+    approver: Approver
+    lanes: LaneResumer
+    judge: HeldJudge
+    service: Service
+
+
+def open_held(
+    kernel: Kernel,
+    observed: Observed,
+    way: WayOut,
+    *,
+    open_commands: OpenCommands,
+    waiters: Waiters,
+    around: CommandSurroundings,
+) -> HeldParts:
+    """Put them together. Nothing is sent before the service runs."""
+    judge = HeldJudge(
+        store=kernel.store,
+        publisher=way.publisher,
+        admission=way.admission,
+        may=around.may_send,
+        online=around.online,
+        now_us=kernel.now_us,
+    )
+    drainer = _drainer(kernel, observed, way, open_commands, judge)
+    return HeldParts(
+        holder=CommandHolder(
+            store=kernel.store,
+            registrar=way.registrar,
+            admission=way.admission,
+            waiters=waiters,
+            drainer=drainer,
+            all_know=kernel.cluster.all_know,
+            observers=observed.observers,
+            clock=kernel.clock,
+        ),
+        approver=Approver(
+            store=kernel.store,
+            open_commands=open_commands,
+            drainer=drainer,
+            node_id=kernel.info.node_id,
+            counters=kernel.counters,
+        ),
+        lanes=LaneResumer(
+            store=kernel.store, drainer=drainer, profiles=kernel.languages.profiles, counters=kernel.counters
+        ),
+        judge=judge,
+        service=Service(
+            "held",
+            drainer.run,
+            drain=drainer.drained,
+            fills=observed.waiting.fills,
+            gauges=drainer.gauges.shown,
+        ),
+    )
+
+
+def _drainer(kernel: Kernel, observed: Observed, way: WayOut, open_commands: OpenCommands, judge: HeldJudge) -> Drainer:
+    claimant = Claimant(
+        store=kernel.store,
+        publisher=way.publisher,
+        open_commands=open_commands,
+        expirer=way.expirer,
+        serves=lambda: kernel.cluster.listening,
+        node_id=kernel.info.node_id,
+        new_secret=kernel.adapters.new_secret,
+        clock=kernel.clock,
+        counters=kernel.counters,
+        observers=observed.observers,
+    )
+    drainer = Drainer(
+        store=kernel.store,
+        waiting=observed.waiting,
+        judge=judge,
+        claimant=claimant,
+        nodes=kernel.cluster.nodes,
+        node_id=kernel.info.node_id,
+        interval=kernel.interval,
+        pace=LookPace(kernel.clock, kernel.settings.command.hold_rate, partial(_taken_window, kernel.mqtt)),
+    )
+    kernel.device_heard.add(drainer.heard)
+    return drainer
+
+
+def _taken_window(mqtt: MqttClient) -> float:
+    """The share of the window of publishes that the broker has to confirm."""
+    fill = mqtt.fills().get("publishes")
+    return 0.0 if fill is None else fill.size / fill.bound
