@@ -49,7 +49,6 @@ _CHANGING: Final = (
     BY_ERROR[errors.VersionConflictError],
 )
 _ACTS: Final = acts(Action.ACCESS)
-_READ: Final = {200: {"headers": _TAG}, **problems_of(*_READING)}
 
 router = GuardedRouter(prefix="/v1", tags=["access"])
 
@@ -92,50 +91,70 @@ async def _listed(
 
 Listed = Annotated[tuple[int, str | None], Depends(_listed)]
 T = TypeVar("T", bound=BaseModel)
+Route = TypeVar("Route", bound=Callable[..., object])
 _BUILT_IN: Final = tuple(BUILT_IN)
 
 
-def _changed(model: type[BaseModel]) -> dict[int | str, dict[str, object]]:
-    return {
-        200: {"headers": _TAG},
-        201: {"description": "The record was created.", "headers": _TAG, "model": model},
-        **problems_of(*_CHANGING),
-    }
+def _lists(path: str, summary: str, model: type[BaseModel], description: str) -> Callable[[Route], Route]:
+    return router.get(
+        path,
+        summary=summary,
+        response_model=model,
+        response_description=description,
+        responses=problems_of(*_READING),
+        openapi_extra=_ACTS,
+    )
 
 
-@router.get(
-    "/tenants",
-    summary="List tenants",
-    response_model=Tenants,
-    response_description="The ones that the caller administers.",
-    responses=problems_of(*_READING),
-    openapi_extra=_ACTS,
-)
+def _reads(path: str, summary: str, model: type[BaseModel], description: str) -> Callable[[Route], Route]:
+    return router.get(
+        path,
+        summary=summary,
+        response_model=model,
+        response_description=description,
+        responses={200: {"headers": _TAG}, **problems_of(*_READING)},
+        openapi_extra=_ACTS,
+    )
+
+
+def _puts(path: str, summary: str, model: type[BaseModel], description: str) -> Callable[[Route], Route]:
+    return router.put(
+        path,
+        summary=summary,
+        response_model=model,
+        response_description=description,
+        responses={
+            200: {"headers": _TAG},
+            201: {"description": "The record was created.", "headers": _TAG, "model": model},
+            **problems_of(*_CHANGING),
+        },
+        openapi_extra=_ACTS,
+    )
+
+
+def _deletes(path: str, summary: str, description: str) -> Callable[[Route], Route]:
+    return router.delete(
+        path,
+        status_code=204,
+        summary=summary,
+        response_description=description,
+        responses=problems_of(*_CHANGING),
+        openapi_extra=_ACTS,
+    )
+
+
+@_lists("/tenants", "List tenants", Tenants, "The ones that the caller administers.")
 async def list_tenants(asked: Listed, records: Records, asker: WhoAsks) -> Reply:
     """A tenant owns devices."""
     return _page("tenants", asked, asker, await records.people.tenants(asker.caller), lambda one: one.id)
 
 
-@router.get(
-    "/tenants/{tenant_id}",
-    summary="Read a tenant",
-    response_model=TenantInFile,
-    response_description="The id of the tenant.",
-    responses=_READ,
-    openapi_extra=_ACTS,
-)
+@_reads("/tenants/{tenant_id}", "Read a tenant", TenantInFile, "The id of the tenant.")
 async def read_tenant(tenant_id: TenantId, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     return _put(await records.people.tenant(asker.caller, tenant_id))
 
 
-@router.put(
-    "/tenants/{tenant_id}",
-    summary="Create or replace a tenant",
-    response_model=TenantInFile,
-    response_description="The new record.",
-    responses=_changed(TenantInFile),
-    openapi_extra=_ACTS,
-)
+@_puts("/tenants/{tenant_id}", "Create or replace a tenant", TenantInFile, "The new record.")
 async def put_tenant(
     tenant_id: TenantId, body: TenantBody, condition: Conditional, records: Records, asker: WhoAsks
 ) -> Reply:
@@ -143,39 +162,23 @@ async def put_tenant(
     return _put(*await records.people.put_tenant(asker.caller, tenant_id, body, condition))
 
 
-@router.delete(
-    "/tenants/{tenant_id}",
-    status_code=204,
-    summary="Delete a tenant",
-    response_description="The record was deleted.",
-    responses=problems_of(*_CHANGING),
-    openapi_extra=_ACTS,
-)
+@_deletes("/tenants/{tenant_id}", "Delete a tenant", "The record was deleted.")
 async def remove_tenant(tenant_id: TenantId, condition: Conditional, records: Records, asker: WhoAsks) -> Reply:
     """Fails with `409` while anything still belongs to the tenant."""
     await records.people.remove_tenant(asker.caller, tenant_id, condition)
     return Reply(status_code=204)
 
 
-@router.get(
-    "/principals",
-    summary="List people and services",
-    response_model=Principals,
-    response_description="The ones that the caller administers.",
-    responses=problems_of(*_READING),
-    openapi_extra=_ACTS,
-)
+@_lists("/principals", "List people and services", Principals, "The ones that the caller administers.")
 async def list_principals(asked: Listed, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     return _page("principals", asked, asker, await records.people.principals(asker.caller), lambda one: one.id)
 
 
-@router.get(
+@_reads(
     "/principals/{subject:path}/bindings",
-    summary="List the bindings of a principal or group",
-    response_model=Bindings,
-    response_description="The bindings in tenants that the caller administers.",
-    responses=_READ,
-    openapi_extra=_ACTS,
+    "List the bindings of a principal or group",
+    Bindings,
+    "The bindings in tenants that the caller administers.",
 )
 async def list_bindings(subject: Subject, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     return _list("bindings", await records.people.bindings(asker.caller, subject))
@@ -196,26 +199,14 @@ async def put_bindings(
     return _list("bindings", await records.people.put_bindings(asker.caller, subject, body.bindings, condition))
 
 
-@router.get(
-    "/principals/{principal_id:principal}",
-    summary="Read a person or service",
-    response_model=PrincipalInFile,
-    response_description="The person or service.",
-    responses=_READ,
-    openapi_extra=_ACTS,
-)
+@_reads("/principals/{principal_id:principal}", "Read a person or service", PrincipalInFile, "The person or service.")
 async def read_principal(principal_id: PrincipalId, records: Records, asker: WhoAsks) -> Reply:
     """Returns the record without password and keys."""
     return _put(await records.people.principal(asker.caller, principal_id))
 
 
-@router.put(
-    "/principals/{principal_id:principal}",
-    summary="Create or replace a person or service",
-    response_model=PrincipalInFile,
-    response_description="The new record.",
-    responses=_changed(PrincipalInFile),
-    openapi_extra=_ACTS,
+@_puts(
+    "/principals/{principal_id:principal}", "Create or replace a person or service", PrincipalInFile, "The new record."
 )
 async def put_principal(
     principal_id: PrincipalId, body: PrincipalBody, condition: Conditional, records: Records, asker: WhoAsks
@@ -224,14 +215,7 @@ async def put_principal(
     return _put(*await records.people.put_principal(asker.caller, principal_id, body, condition))
 
 
-@router.delete(
-    "/principals/{principal_id:principal}",
-    status_code=204,
-    summary="Delete a person or service",
-    response_description="The person or service was deleted.",
-    responses=problems_of(*_CHANGING),
-    openapi_extra=_ACTS,
-)
+@_deletes("/principals/{principal_id:principal}", "Delete a person or service", "The person or service was deleted.")
 async def remove_principal(
     principal_id: PrincipalId, condition: Conditional, records: Records, asker: WhoAsks
 ) -> Reply:
@@ -240,14 +224,7 @@ async def remove_principal(
     return Reply(status_code=204)
 
 
-@router.get(
-    "/roles",
-    summary="List roles",
-    response_model=Roles,
-    response_description="The roles that the caller may bind.",
-    responses=problems_of(*_READING),
-    openapi_extra=_ACTS,
-)
+@_lists("/roles", "List roles", Roles, "The roles that the caller may bind.")
 async def list_roles(asked: Listed, records: Records, asker: WhoAsks) -> Reply:
     """Lists built-in roles first."""
     return _page("roles", asked, asker, await records.people.roles(asker.caller), _place_of_role)
@@ -259,27 +236,13 @@ def _place_of_role(one: RoleInFile) -> str:
     return f"1{one.tenant or ''}\n{one.name}"
 
 
-@router.get(
-    "/roles/{name}",
-    summary="Read a role",
-    response_model=RoleInFile,
-    response_description="The name of the role.",
-    responses=_READ,
-    openapi_extra=_ACTS,
-)
+@_reads("/roles/{name}", "Read a role", RoleInFile, "The name of the role.")
 async def read_role(name: RoleName, records: Records, asker: WhoAsks, tenant: OfTenant = None) -> Reply:
     """Returns the rules of the role, one line each."""
     return _put(await records.people.role(asker.caller, name, tenant))
 
 
-@router.put(
-    "/roles/{name}",
-    summary="Create or replace a role",
-    response_model=RoleInFile,
-    response_description="The new record.",
-    responses=_changed(RoleInFile),
-    openapi_extra=_ACTS,
-)
+@_puts("/roles/{name}", "Create or replace a role", RoleInFile, "The new record.")
 async def put_role(
     name: RoleName,
     body: RoleBody,
@@ -299,14 +262,7 @@ async def put_role(
     return _put(*await records.people.put_role(asker.caller, name, body, condition))
 
 
-@router.delete(
-    "/roles/{name}",
-    status_code=204,
-    summary="Delete a role",
-    response_description="The record was deleted.",
-    responses=problems_of(*_CHANGING),
-    openapi_extra=_ACTS,
-)
+@_deletes("/roles/{name}", "Delete a role", "The record was deleted.")
 async def remove_role(
     name: RoleName, condition: Conditional, records: Records, asker: WhoAsks, tenant: OfTenant = None
 ) -> Reply:
