@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from app import __version__
-from app.cli.completion import contexts
+from app.cli.completion import contexts, devices
 from app.cli.output import Form, Stop, out, written
 from app.runtime.exits import Exit
 
@@ -33,6 +33,9 @@ Url = Annotated[
 ContextName = Annotated[
     str | None,
     typer.Option("--context", metavar="NAME", help="The context that gives URL and key.", autocompletion=contexts),
+]
+DeviceArgument = Annotated[
+    str, typer.Argument(metavar="DEVICE", help="The device id, such as dock-1.", autocompletion=devices)
 ]
 Output = Annotated[
     Form, typer.Option("--output", "-o", help="Print for people, as one JSON value, or as one JSON value per line.")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
-from app.cli.completion import devices as known
+from app.cli.calls import AsJson, ContextName, DeviceArgument, Output, Url, connected, form
 from app.cli.completion import profiles
 from app.cli.output import Form, Stop, err, out, table, tell, written
 from app.runtime.exits import Exit
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 application = typer.Typer(help="Manage the records of devices: profile, labels, note.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="DEVICE", help="The device id, such as dock-1.", autocompletion=known)]
 Labels = Annotated[
     list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="A label, for people and filters. Repeatable.")
 ]
@@ -60,7 +58,12 @@ def list_devices(
 
 @application.command()
 def show(
-    device: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
+    device: DeviceArgument,
+    *,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
 ) -> None:
     """Show the record of a device. Exit code: 0 found, 2 there is none."""
     shown = form(output, as_json=as_json)
@@ -71,7 +74,7 @@ def show(
 
 @application.command()
 def put(
-    device: Id,
+    device: DeviceArgument,
     *,
     profile: Profile = None,
     label: Labels = None,
@@ -95,7 +98,7 @@ def put(
 
 
 @application.command()
-def remove(device: Id, *, if_match: IfMatch = None, url: Url = None, context: ContextName = None) -> None:
+def remove(device: DeviceArgument, *, if_match: IfMatch = None, url: Url = None, context: ContextName = None) -> None:
     """Delete the record of a device. Exit code: 0 done, 2 there is none."""
     with connected(url, context) as homing:
         homing.remove_device(device, if_match=if_match)

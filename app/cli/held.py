@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.calls import AsJson, ContextName, DeviceArgument, Output, Url, connected, form
 from app.cli.completion import devices
 from app.cli.output import Form, complain, err, table, tell
 from app.cli.verbs import group
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from homing_client import Command, Homing
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The command id.")]
@@ -46,9 +48,7 @@ def list_held(
 
 @application.command()
 def cancel(
-    device: Annotated[
-        str, typer.Argument(metavar="DEVICE", help="The device id, such as dock-1.", autocompletion=devices)
-    ],
+    device: DeviceArgument,
     *,
     url: Url = None,
     context: ContextName = None,
@@ -73,14 +73,12 @@ def cancel(
             if _claims(now) > _claims(held):
                 complain(f"{held.id} was being sent when it was cancelled: the device may act")
             cancelled.append(now)
-    table(shown, [one.raw for one in cancelled], _ended, ("id", "device", "method", "state"))
+    _print_ended(cancelled, shown)
 
 
 @application.command()
 def resume(
-    device: Annotated[
-        str, typer.Argument(metavar="DEVICE", help="The device id, such as dock-1.", autocompletion=devices)
-    ],
+    device: DeviceArgument,
     lane: Annotated[str, typer.Argument(metavar="LANE", help="The lane, as the profile names it.")],
     *,
     url: Url = None,
@@ -128,9 +126,8 @@ def approve(
     """Approve a command that somebody else has asked for, after you have seen all of it. Exit code: 8 not allowed."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
-        entry = _seen(homing, command_id, "Approve it?", yes=yes)
-        decided = homing.approve(command_id, entry["fingerprint"], note=note)
-    table(shown, [decided.raw], _ended, ("id", "device", "method", "state"))
+        decided = homing.approve(command_id, _seen(homing, command_id, "Approve it?", yes=yes), note=note)
+    _print_ended([decided], shown)
 
 
 @application.command()
@@ -147,13 +144,12 @@ def refuse(
     """Refuse a command that somebody else has asked for: it is cancelled. Exit code: 8 not allowed."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
-        entry = _seen(homing, command_id, "Refuse it?", yes=yes)
-        decided = homing.refuse(command_id, entry["fingerprint"], note=note)
-    table(shown, [decided.raw], _ended, ("id", "device", "method", "state"))
+        decided = homing.refuse(command_id, _seen(homing, command_id, "Refuse it?", yes=yes), note=note)
+    _print_ended([decided], shown)
 
 
-def _seen(homing: Homing, command_id: str, question: str, *, yes: bool) -> Any:  # noqa: ANN401 - a JSON object
-    """Show a command that waits for a second person, and ask; what was shown."""
+def _seen(homing: Homing, command_id: str, question: str, *, yes: bool) -> str:
+    """Show a command that waits for a second person, and ask; the fingerprint of what was shown."""
     entry = homing.approval(command_id)
     command = entry["command"]
     for name in ("device_id", "profile", "method", "params", "created_at", "hold"):
@@ -161,7 +157,7 @@ def _seen(homing: Homing, command_id: str, question: str, *, yes: bool) -> Any: 
     tell(err, f"asked by: {entry['asked_by']}, until {command['hold']['approval']['until']}")
     if not yes:
         typer.confirm(question, abort=True, err=True)
-    return entry
+    return str(entry["fingerprint"])
 
 
 def _proposal(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
@@ -183,6 +179,10 @@ def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
 def _resumed(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
     resumed = "yes" if one["resumed"] else "nothing was changed"
     return one["device_id"], one["lane"], resumed, one.get("stopped_by", ""), one.get("next", "")
+
+
+def _print_ended(commands: Sequence[Command], shown: Form) -> None:
+    table(shown, [one.raw for one in commands], _ended, ("id", "device", "method", "state"))
 
 
 def _ended(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object

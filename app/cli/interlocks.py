@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
-from app.cli.completion import devices, methods, profiles
+from app.cli.calls import AsJson, ContextName, DeviceArgument, Output, Url, connected, form
+from app.cli.completion import methods, profiles
 from app.cli.dry_run import needed, print_interlocks
 from app.cli.output import Form, Stop, out, table, tell, written
 from app.cli.verbs import group
@@ -31,9 +31,7 @@ def list_interlocks(
 
 @application.command()
 def check(
-    device: Annotated[
-        str, typer.Argument(metavar="DEVICE", help="The device id, such as dock-1.", autocompletion=devices)
-    ],
+    device: DeviceArgument,
     method: Annotated[str, typer.Argument(help="The method, such as cover_close.", autocompletion=methods)],
     *,
     profile: Annotated[

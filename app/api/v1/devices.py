@@ -18,7 +18,6 @@ from app.api import problems
 from app.api.conditions import Conditional, etag
 from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Commands, Lists, NodePorts, Records, WhoAsks, needed_records
-from app.api.heard import MOST_PLACE, HeardDevices
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, Limit, check_names, query
@@ -26,6 +25,7 @@ from app.api.problems import BY_ERROR
 from app.api.routers import GuardedRouter
 from app.api.v1 import command_models as schemas
 from app.api.v1 import device_models as models
+from app.api.v1.heard_devices import MOST_PLACE, HeardDevices
 from app.core import errors
 from app.core.access.model import Device
 from app.core.access.patterns import validate_pattern
