@@ -58,6 +58,7 @@ class Buckets:
             held = self.left(key, limit, share, now_us)
             if held < 1:
                 wait = max(wait, _missing(limit, share, held))
+                self._set_back(key, now_us)
             taken.append((key, held - 1))
         if not wait:
             for key, held in taken:
@@ -78,6 +79,12 @@ class Buckets:
         if now_us > since_us:
             held += (now_us - since_us) * limit.count / limit.per_us * share
         return full if held > full else held  # noqa: FURB136 - `min` takes as long as all before
+
+    def _set_back(self, key: str, now_us: int) -> None:
+        """A bucket of the future fills from now on: it would stay empty until a clock is where it had been."""
+        held, since_us = self._filled.get(key, (0.0, now_us))
+        if since_us > now_us:
+            self._filled[key] = held, now_us
 
     def _forget(self) -> None:
         for one in nsmallest((self._most + 1) // 2, self._filled, key=lambda one: self._filled[one][1]):

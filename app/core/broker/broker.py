@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from app.core.broker.bounds import BrokerBounds
@@ -134,8 +135,8 @@ class Broker:
         if session.will is not None:
             self.publish_will(session)
         for one in session.end():
-            if self.subscriptions.has_share(one.share):
-                self._hand_over(one.message, self.subscriptions.receiver_of(one.share))
+            if (member := self.subscriptions.receiver_of(one.share, one.message.topic)) is not None:
+                self._hand_over(one.message, member)
 
     def left(self, session: ClientSession) -> None:
         """Its connection has ended: the will is due, and it ends itself, now or later."""
@@ -235,9 +236,13 @@ class Broker:
             )
         )
 
-    def _best(self, client_ids: list[str]) -> str:
-        """Return who could be sent a message at once, else who is connected, else whose turn it is."""
+    def _best(self, client_ids: list[str], topic: str) -> str | None:
+        """Return who could be sent a message at once, else who is connected, else whose turn it is.
+
+        Whoever may not have the topic is passed over: a share of several owners would lose messages to them.
+        """
         sessions = [self.sessions[one] for one in client_ids]
-        ready = next((one for one in sessions if one.ready), None)
-        connected = next((one for one in sessions if one.outlet is not None), None)
-        return (ready or connected or sessions[0]).client_id
+        ready = (one for one in sessions if one.ready)
+        connected = (one for one in sessions if one.outlet is not None)
+        allowed = (one.client_id for one in chain(ready, connected, sessions) if one.permit.may_receive(topic))
+        return next(allowed, None)

@@ -41,6 +41,8 @@ _REFERENCE: Final = Struct(">QHBB")
 _IDENTIFIER: Final = Struct(">I")
 _MESSAGE: Final = Struct(">dH")
 _RETAIN, _RELEASED = 4, 8
+_MORE_IDENTIFIERS: Final = 4
+"""From this bit of the flags on: how many times 256 identifiers there are besides those that the count tells."""
 
 _Packet = TypeVar("_Packet", Connect, Publish)
 
@@ -212,12 +214,14 @@ def _options(topic_filter: str, options: int) -> FilterOptions:
 def _reference_row(outgoing: Outgoing, number: int) -> bytes:
     flags = outgoing.qos | (_RETAIN if outgoing.retain else 0) | (_RELEASED if outgoing.released else 0)
     identifiers = b"".join(map(_IDENTIFIER.pack, outgoing.identifiers))
-    head = _REFERENCE.pack(number, outgoing.packet_id, flags, len(outgoing.identifiers))
+    more, count = divmod(len(outgoing.identifiers), 256)
+    head = _REFERENCE.pack(number, outgoing.packet_id, flags | more << _MORE_IDENTIFIERS, count)
     return head + identifiers + outgoing.share.encode()
 
 
 def _reference(row: bytes) -> MessageReference:
     number, packet_id, flags, count = _REFERENCE.unpack_from(row)
+    count += (flags >> _MORE_IDENTIFIERS) * 256
     end = _REFERENCE.size + count * _IDENTIFIER.size
     identifiers = tuple(one for (one,) in _IDENTIFIER.iter_unpack(row[_REFERENCE.size : end]))
     retain, released = bool(flags & _RETAIN), bool(flags & _RELEASED)

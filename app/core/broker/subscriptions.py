@@ -37,10 +37,10 @@ class Receiver:
 class SubscriptionTable:
     """All subscriptions of a broker. `best` chooses who of a share gets a message, from those whose turn it could be.
 
-    `best` is given client ids, the one whose turn it is first.
+    `best` is given client ids, the one whose turn it is first, and the topic; None if none of them may have it.
     """
 
-    def __init__(self, best: Callable[[list[str]], str]) -> None:
+    def __init__(self, best: Callable[[list[str], str], str | None]) -> None:
         self._best = best
         self._filters: FilterTree[str] = FilterTree()
         self._by_filter: dict[str, dict[str, Subscribed]] = {}
@@ -84,7 +84,8 @@ class SubscriptionTable:
         own: dict[str, list[Subscribed]] = {}
         for name in self._matching(message.topic):
             if name.startswith(SHARED):
-                yield self.receiver_of(name)
+                if (member := self.receiver_of(name, message.topic)) is not None:
+                    yield member
                 continue
             for client_id, one in self._by_filter[name].items():
                 if not (one.options.no_local and client_id == message.publisher):  # [MQTT-3.8.3-3]
@@ -109,18 +110,16 @@ class SubscriptionTable:
             found = self._matched[topic] = tuple(self._filters.match(topic.split("/")))
         return found
 
-    def has_share(self, share: str) -> bool:
-        """True if somebody has this shared subscription."""
-        return share in self._by_filter
-
-    def receiver_of(self, share: str) -> Receiver:
-        """The member of a share who gets the next message [MQTT-4.8.2-5]; KeyError where there is none."""
-        members = self._by_filter[share]
+    def receiver_of(self, share: str, topic: str) -> Receiver | None:
+        """The member of a share who gets the next message [MQTT-4.8.2-5]; None if nobody in it may have the topic."""
+        members = self._by_filter.get(share)
+        if members is None:
+            return None
         turn = self._turns.get(share, 0)
         self._turns[share] = turn + 1
         first, ids = turn % len(members), list(members)
-        chosen = self._best([*ids[first:], *ids[:first]])
-        return _receiver(chosen, members[chosen], share)
+        chosen = self._best([*ids[first:], *ids[:first]], topic)
+        return None if chosen is None else _receiver(chosen, members[chosen], share)
 
 
 def _receiver(client_id: str, one: Subscribed, share: str = "") -> Receiver:

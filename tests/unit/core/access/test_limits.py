@@ -58,6 +58,13 @@ def test_a_clock_that_steps_back_gives_and_takes_nothing() -> None:
     assert taken(buckets, 100, SECOND) == 10
 
 
+def test_a_bucket_that_was_empty_when_a_clock_stepped_back_fills_from_then_on() -> None:
+    buckets, day = Buckets(), 86_400 * SECOND
+    assert taken(buckets, 20, day) == 20
+    assert taken(buckets, 1, 0) == 0
+    assert taken(buckets, 100, SECOND) == 10
+
+
 def test_the_half_that_was_used_longest_ago_is_forgotten() -> None:
     buckets, two = Buckets(most=4), Limit(2, 3600 * SECOND, 2)
     for now_us, key in enumerate("abcdabe"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice, product
 
 import pytest
 
@@ -50,6 +51,19 @@ def test_a_session_its_subscriptions_and_what_waits_are_there_again() -> None:
     assert (dict(first.properties.values), first.properties.subscription_identifiers) == (expected.values, (7,))
     assert (second.payload, second.qos) == (b"2", 2)
     assert back.publish("a/own", qos=1) == [PublishAck(ACK, 1, ReasonCode.NO_MATCHING_SUBSCRIBERS)], "No Local is kept"
+
+
+@pytest.mark.parametrize("count", [255, 256, 700])
+def test_a_message_is_kept_with_all_the_subscriptions_that_brought_it(count: int) -> None:
+    bench = KeptBench()
+    away, levels = durable(bench, "away"), 10
+    for number, names in enumerate(islice(product("a+", repeat=levels), count)):
+        away.subscribe("/".join(names), identifier=number + 1)
+    away.drop()
+    bench.connected("talker").publish("/".join("a" * levels), qos=1)
+    bench.kill()
+    message = durable(bench, "away").only(Publish)
+    assert sorted(message.properties.subscription_identifiers) == [*range(1, count + 1)]
 
 
 def test_in_flight_is_said_again_with_the_same_identifiers_in_the_same_order() -> None:

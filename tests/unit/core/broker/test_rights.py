@@ -82,6 +82,33 @@ def test_who_may_be_in_no_share_may_have_the_filter_all_the_same() -> None:
     assert bench.counters["broker.denied.subscribe"] == 1
 
 
+@BOTH
+def test_a_member_of_a_share_takes_no_message_that_it_may_not_have(version: ProtocolVersion) -> None:
+    bench = BrokerBench(Book())
+    ann, _ = knock(bench, "ann", b"ann", version)
+    bob, _ = knock(bench, "bob", b"bob", version)
+    for one in (bob, ann):
+        one.subscribe("$share/g/#")
+    sent = [b"%d" % number for number in range(6)]
+    assert [one.payload for text in sent for one in ann.publish("ann/t", text) if isinstance(one, Publish)] == sent
+    assert bob.hear() == []
+    assert bob.only(Publish, bob.publish("bob/t", b"own")).payload == b"own"
+    assert ann.hear() == []
+
+
+def test_what_a_share_had_sent_to_a_member_that_ends_goes_to_one_that_may_have_it() -> None:
+    book = Book()
+    bench = BrokerBench(book)
+    first, _ = knock(bench, "ann", b"ann", client_id="first")
+    first.subscribe("$share/g/#", qos=1)
+    second, _ = knock(bench, "ann", b"ann", client_id="second")
+    first.publish("ann/t", qos=1)
+    knock(bench, "bob", b"bob", client_id="bob")[0].subscribe("$share/g/#", qos=1)
+    second.subscribe("$share/g/#", qos=1)
+    first.drop()
+    assert second.only(Publish).topic == "ann/t"
+
+
 def test_messages_are_judged_one_by_one_also_retained_ones_and_those_for_who_is_away() -> None:
     book = Book()
     bench = BrokerBench(book)
