@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import httpx2
 
+from homing_client import _system
 from homing_client._errors import UnreachableError
 from homing_client._wire import EVENTS, AsyncDuplex, Duplex, Reply, ServerEvent
 
@@ -45,7 +46,7 @@ def _event(one: httpx2.ServerSentEvent) -> ServerEvent:
 
 def _unreachable(url: str, error: Exception) -> UnreachableError:
     base = "/".join(url.split("/", 3)[:3])
-    if isinstance(error, httpx2.TimeoutException):
+    if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
         return UnreachableError(f"{base} did not answer in time", sent=not isinstance(error, _CONNECTING))
     reason = _cause(error)
     return UnreachableError(f"{base} cannot be reached: {reason}", sent=not isinstance(error, _CONNECTING))
@@ -70,14 +71,13 @@ class AsyncHttp:
     async def exchange(
         self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
     ) -> Reply:
-        """Send one request and read its whole answer."""
+        """Send one request and read its whole answer, whose body may take as long again as its beginning."""
+        asked = self._client.stream(method, url, content=content, headers=dict(headers), timeout=_timeout(patience))
         try:
-            response = await self._client.request(
-                method, url, content=content, headers=dict(headers), timeout=_timeout(patience)
-            )
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            async with asked as response, _system.async_within(patience):
+                return _reply(response, await response.aread())
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             raise _unreachable(url, error) from error
-        return _reply(response, response.content)
 
     @asynccontextmanager
     async def stream(
@@ -121,14 +121,13 @@ class Http:
     def exchange(
         self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
     ) -> Reply:
-        """Send one request and read its whole answer."""
+        """Send one request and read its whole answer, whose body may take as long again as its beginning."""
+        asked = self._client.stream(method, url, content=content, headers=dict(headers), timeout=_timeout(patience))
         try:
-            response = self._client.request(
-                method, url, content=content, headers=dict(headers), timeout=_timeout(patience)
-            )
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            with asked as response:
+                return _reply(response, b"".join(_system.within(patience, response.iter_bytes())))
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             raise _unreachable(url, error) from error
-        return _reply(response, response.content)
 
     @contextmanager
     def stream(

@@ -284,10 +284,15 @@ def any_request(method: str, path: str, body: object, headers: Mapping[str, str]
 
 def entry_of(reply: Reply) -> Entry:
     """The JSON of an answer and its tag; the error that it is."""
-    if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
+    nothing_of(reply)
+    return anything_of(reply)
+
+
+def anything_of(reply: Reply) -> Entry:
+    """As `entry_of`, of any operation: the value is None where the answer has no JSON."""
+    if not reply.is_success:
         raise problem_of(reply)
-    value = json.loads(reply.content) if reply.is_json and reply.content else None
-    return Entry(value, reply.headers.get("etag"))
+    return Entry(reply.value() if reply.is_json and reply.content else None, reply.headers.get("etag"))
 
 
 def tagged_of(reply: Reply) -> Tagged:
@@ -359,14 +364,14 @@ def readiness_of(reply: Reply) -> Readiness:
 
 def body_of(reply: Reply) -> JsonObject:
     """The object in an answer; the error that it is."""
-    if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
+    if not reply.is_success:
         raise problem_of(reply)
     return reply.json()
 
 
 def text_of(reply: Reply) -> str:
     """The text of an answer; the error that it is."""
-    if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
+    if not reply.is_success:
         raise problem_of(reply)
     return reply.content.decode("utf-8", "replace")
 
@@ -406,18 +411,22 @@ def _told(one: ServerEvent) -> JsonObject | None:
         return None
     try:
         body = json.loads(one.data)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise UnexpectedAnswerError(f"an event {one.event[:32]!a} without a JSON object: that is no Homing node")
     if one.event == "problem":
-        raise error_of(int(body.get("status") or _NOT_READY), body)
+        status = body.get("status")
+        raise error_of(status if isinstance(status, int) else _NOT_READY, body)
     return body
 
 
 def nothing_of(reply: Reply) -> None:
-    """An answer that says no more than that it is done; the error that it is."""
-    if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
+    """An answer that says no more than that it is done; the error that it is.
+
+    A page of something in between, such as a login, says nothing of the kind.
+    """
+    if not reply.is_success or (reply.content and not reply.is_json):
         raise problem_of(reply)
 
 

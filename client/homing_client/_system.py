@@ -6,7 +6,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 monotonic = time.monotonic
@@ -31,6 +32,22 @@ async def async_sleep(seconds: float) -> None:
     import asyncio  # noqa: PLC0415 - it takes longer to import than all of this package
 
     await asyncio.sleep(seconds)
+
+
+def async_within(seconds: float) -> AbstractAsyncContextManager[object]:
+    """Raise TimeoutError where what is done inside takes longer."""
+    import asyncio  # noqa: PLC0415 - likewise
+
+    return asyncio.timeout(seconds)
+
+
+def within(seconds: float, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """All of these; TimeoutError after the first one that comes later than that."""
+    end = monotonic() + seconds
+    for one in chunks:
+        if monotonic() > end:
+            raise TimeoutError
+        yield one
 
 
 async def async_together(works: Sequence[Callable[[], Any]], stop: Callable[[], None]) -> None:

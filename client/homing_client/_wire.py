@@ -68,17 +68,26 @@ class Reply:
     content: bytes
 
     @property
+    def is_success(self) -> bool:
+        """True if it says that what was asked for is done (RFC 9110); nodes send nobody elsewhere."""
+        return 200 <= self.status < 300  # noqa: PLR2004
+
+    @property
     def is_json(self) -> bool:
         """True if it says that it is JSON, or a problem in JSON."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return kind == JSON or kind.endswith("+json")
 
+    def value(self) -> Any:  # noqa: ANN401 - any JSON value
+        """The JSON in the body; UnexpectedAnswerError where there is none."""
+        try:
+            return json.loads(self.content)
+        except (ValueError, RecursionError):
+            raise UnexpectedAnswerError(f"HTTP {self.status} without JSON: that is no Homing node") from None
+
     def json(self) -> dict[str, Any]:
         """The object in the body; UnexpectedAnswerError where there is none."""
-        try:
-            body = json.loads(self.content)
-        except ValueError:
-            body = None
+        body = self.value()
         if not isinstance(body, dict):
             raise UnexpectedAnswerError(f"HTTP {self.status} without a JSON object: that is no Homing node")
         return body

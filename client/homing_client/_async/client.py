@@ -562,7 +562,8 @@ class AsyncHoming:
 
         The value is None where the answer has no JSON. Raises ProblemError.
         """
-        return operations.entry_of(await self._session.exchange(operations.any_request(method, path, body, headers)))
+        asked = operations.any_request(method, path, body, headers)
+        return operations.anything_of(await self._session.exchange(asked))
 
     async def _pages(self, page: Callable[[str | None], Request], member: str) -> AsyncIterator[JsonObject]:
         cursor: str | None = None

@@ -559,7 +559,8 @@ class Homing:
 
         The value is None where the answer has no JSON. Raises ProblemError.
         """
-        return operations.entry_of(self._session.exchange(operations.any_request(method, path, body, headers)))
+        asked = operations.any_request(method, path, body, headers)
+        return operations.anything_of(self._session.exchange(asked))
 
     def _pages(self, page: Callable[[str | None], Request], member: str) -> Iterator[JsonObject]:
         cursor: str | None = None

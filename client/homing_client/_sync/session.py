@@ -25,6 +25,8 @@ from homing_client._wire import (
 
 STREAM_PATIENCE: Final = 45.0
 """Seconds without a byte after which a stream is taken for dead: nodes write every 15."""
+MOST_PAUSE: Final = 60.0
+"""Seconds that a node may ask for between two connections of a stream."""
 NOTHING_MORE: Final = 204
 """Whoever asks for more knows all there will ever be."""
 
@@ -135,7 +137,7 @@ class Session:
                     for one in events:
                         news = True
                         after = one.id or after
-                        pause = pause if one.retry is None else one.retry / 1000
+                        pause = pause if one.retry is None else min(one.retry, MOST_PAUSE * 1000) / 1000
                         yield one
                 failure: Reply | UnreachableError = ended
                 if ended.status < 400:  # noqa: PLR2004 - RFC 9110
