@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
-
-import structlog
 
 from app.core.clock import IdFactory
 from app.core.errors import (
@@ -20,12 +18,10 @@ from app.core.errors import (
     QueueNotFoundError,
 )
 from app.core.events.event import Position
-from app.core.filtertree import FilterTree
 from app.core.queues.exchanges import (
     DeclaredExchange,
     KeyRoute,
     Kind,
-    decode_exchange,
     encode_exchange,
     exchange_document,
     validate_exchange_name,
@@ -34,23 +30,21 @@ from app.core.queues.model import (
     DeclaredQueue,
     QueueOptions,
     QueueRoute,
-    decode_queue,
     document_of,
     encode_queue,
     in_order,
     validate_options,
     validate_queue_name,
 )
+from app.queues.declarations import KnownDeclarations
 from app.runtime.listeners import Listeners
-from app.store.declared import Declared, DocumentChange
+from app.store.declared import Declarations, Declared, DocumentChange
 
 MOST_QUEUES: Final = 1000
 MOST_OF_TENANT: Final = 100
 MOST_EXCHANGES_OF_TENANT: Final = 50
 ATTEMPTS: Final = 8
 """How often a change is decided anew, as another one was faster."""
-
-_log = structlog.get_logger(__name__)
 
 
 class QueueBook:
@@ -61,35 +55,30 @@ class QueueBook:
         self._databases = tuple(databases)
         self._new_id = new_id
         self._version = -1
-        self._queues: Mapping[str, DeclaredQueue] = {}
-        self._by_id: Mapping[str, DeclaredQueue] = {}
-        self._decoded: Mapping[str, tuple[bytes, DeclaredQueue]] = {}
-        """The documents that were read, and what they say: of a thousand, one has changed."""
-        self._unreadable: Mapping[str, bytes] = {}
-        self._exchanges: Mapping[str, DeclaredExchange] = {}
-        self._routing: FilterTree[str] = FilterTree()
+        self._known = KnownDeclarations()
         self.changed: Final = Listeners[[]]()
         """Called when the queues are others than before."""
 
     @property
     def all(self) -> Sequence[DeclaredQueue]:
         """All of them, by tenant and name."""
-        return tuple(self._queues.values())
+        return tuple(self._known.queues.values())
 
     def by_id(self, queue_id: str) -> DeclaredQueue | None:
         """The queue of this id, where there is one."""
-        return self._by_id.get(queue_id)
+        return self._known.by_id.get(queue_id)
 
     def get(self, tenant: str, name: str) -> DeclaredQueue:
         """The queue of a tenant; QueueNotFoundError."""
-        found = self._queues.get(document_of(tenant, name))
+        found = self._known.queues.get(document_of(tenant, name))
         if found is None:
             raise QueueNotFoundError(f"there is no queue {name[:64]!a}")
         return found
 
     def is_gone(self, queue_id: str) -> bool:
         """True if no queue has this id, not even one that this version cannot read."""
-        return queue_id not in self._by_id and not any(queue_id.encode() in one for one in self._unreadable.values())
+        known = self._known
+        return queue_id not in known.by_id and not any(queue_id.encode() in one for one in known.unreadable.values())
 
     def doubt(self) -> None:
         """Read them again, whatever their version: the store may be an older copy of itself."""
@@ -97,24 +86,24 @@ class QueueBook:
 
     def exchanges(self, tenant: str) -> Sequence[DeclaredExchange]:
         """Return those of a tenant, by name."""
-        return [one for one in self._exchanges.values() if one.tenant == tenant]
+        return [one for one in self._known.exchanges.values() if one.tenant == tenant]
 
     def exchange(self, tenant: str, name: str) -> DeclaredExchange:
         """The exchange of a tenant; ExchangeNotFoundError."""
-        found = self._exchanges.get(exchange_document(tenant, name))
+        found = self._known.exchanges.get(exchange_document(tenant, name))
         if found is None:
             raise ExchangeNotFoundError(f"there is no exchange {name[:64]!a}")
         return found
 
     def routed(self, exchange: DeclaredExchange, key: str) -> Sequence[str]:
         """The names of the queues that have a route for what is said with this key."""
-        return sorted(self._routing.match(exchange.topic_of(key).split("/")))
+        return sorted(self._known.routing.match(exchange.topic_of(key).split("/")))
 
     def routes_from(self, exchange: DeclaredExchange) -> Sequence[tuple[str, str]]:
         """The routes of queues from an exchange: queue and key."""
         return [
             (queue.name, route.key)
-            for queue in self._queues.values()
+            for queue in self._known.queues.values()
             for route in queue.options.routes
             if isinstance(route, KeyRoute) and (queue.tenant, route.exchange) == (exchange.tenant, exchange.name)
         ]
@@ -125,39 +114,18 @@ class QueueBook:
             await self._read()
 
     async def _read(self) -> None:
-        version, documents = await self._declared.read()
-        found: dict[str, DeclaredQueue] = {}
-        unreadable: dict[str, bytes] = {}
-        for name in sorted(one for one in documents if one.startswith("q ")):
-            try:
-                found[name] = self._queue_of(name, documents[name])
-            except (ValueError, KeyError, TypeError) as error:
-                unreadable[name] = documents[name]
-                if name not in self._unreadable:
-                    _log.warning("unreadable_queue", name=name, reason=f"{type(error).__name__}: {error}"[:200])
-        exchanges: dict[str, DeclaredExchange] = {}
-        for name in sorted(one for one in documents if one.startswith("x ")):
-            try:
-                exchanges[name] = decode_exchange(documents[name])
-            except (ValueError, KeyError, TypeError) as error:
-                unreadable[name] = documents[name]
-                if name not in self._unreadable:
-                    _log.warning("unreadable_exchange", name=name, reason=f"{type(error).__name__}: {error}"[:200])
-        self._version, self._queues, self._unreadable = version, found, unreadable
-        self._decoded = {name: (documents[name], one) for name, one in found.items()}
-        self._exchanges = exchanges
-        self._routing = FilterTree()
-        for one in found.values():
-            for route in one.options.routes:
-                if isinstance(route, KeyRoute):
-                    self._routing.add(route.pattern(one.tenant), one.name)
-        self._by_id = {one.id: one for one in found.values()}
-        self.changed()
+        """Read what is not known yet; all of it after a doubt, though that came while it was read."""
+        while True:
+            since = self._version
+            told = await self._declared.read(since)
+            if self._version == since:
+                self._learn(told)
+                return
 
-    def _queue_of(self, name: str, document: bytes) -> DeclaredQueue:
-        """The queue of a document, as `decode_queue` reads it."""
-        known = self._decoded.get(name)
-        return known[1] if known is not None and known[0] == document else decode_queue(document)
+    def _learn(self, told: Declarations) -> None:
+        self._version = told.version
+        if self._known.learn(told):
+            self.changed()
 
     async def declare(
         self,
@@ -178,8 +146,8 @@ class QueueBook:
         for _ in range(ATTEMPTS):
             await self._read()
             given = validate_options(self._resolved(tenant, asked), tenant, name, self._databases)
-            there = self._queues.get(document_of(tenant, name))
-            if there is None and document_of(tenant, name) in self._unreadable:
+            there = self._known.queues.get(document_of(tenant, name))
+            if there is None and document_of(tenant, name) in self._known.unreadable:
                 raise QueueDiffersError(f"queue {name!a} was declared by a later version, which this node cannot read")
             may_change = check(there)
             if there is None:
@@ -238,8 +206,8 @@ class QueueBook:
         exchange = DeclaredExchange(tenant, validate_exchange_name(name), kind, self._databases[0], now_us)
         for _ in range(ATTEMPTS):
             await self._read()
-            there = self._exchanges.get(exchange.document)
-            if exchange.document in self._unreadable:
+            there = self._known.exchanges.get(exchange.document)
+            if exchange.document in self._known.unreadable:
                 raise ExchangeDiffersError(f"exchange {name!a} was declared by a later version")
             if there is not None:
                 if there.kind != kind:
@@ -247,7 +215,7 @@ class QueueBook:
                         f"exchange {name!a} is of the kind {there.kind}, which cannot be changed"
                     )
                 return there, False
-            if len(self._exchanges) >= MOST_QUEUES:
+            if len(self._known.exchanges) >= MOST_QUEUES:
                 raise CapacityError(f"there are {MOST_QUEUES} exchanges, which is all that a cluster can have")
             if tenant and len(self.exchanges(tenant)) >= MOST_EXCHANGES_OF_TENANT:
                 raise CapacityError(
@@ -277,7 +245,7 @@ class QueueBook:
             if not isinstance(one, KeyRoute):
                 routes.append(one)
                 continue
-            exchange = self._exchanges.get(exchange_document(tenant, one.exchange))
+            exchange = self._known.exchanges.get(exchange_document(tenant, one.exchange))
             if exchange is None:
                 raise InvalidInputError(
                     f"routes.{place}.exchange", f"{one.exchange[:64]!a} is not there; declare it first"
@@ -290,7 +258,7 @@ class QueueBook:
         """Forget it; whether it was there. QueueChangedError."""
         for _ in range(ATTEMPTS):
             await self._read()
-            there = self._queues.get(queue.document)
+            there = self._known.queues.get(queue.document)
             if there is None or there.id != queue.id:
                 return False
             if await self._apply([DocumentChange(queue.document, None)]):
@@ -301,7 +269,7 @@ class QueueBook:
         """Let all nodes look again where it is. QueueChangedError."""
         for _ in range(ATTEMPTS):
             await self._read()
-            there = self._by_id.get(queue.id)
+            there = self._known.by_id.get(queue.id)
             if there is None:
                 return
             if await self._apply([DocumentChange(there.document, encode_queue(replace(there, moved_us=now_us)))]):
@@ -309,14 +277,19 @@ class QueueBook:
         raise QueueChangedError("others have changed queues meanwhile; try again")
 
     async def _apply(self, changes: Sequence[DocumentChange]) -> bool:
-        applied = await self._declared.apply(changes, self._version)
-        await self._read()
-        return applied is not None
+        """Write these, if nobody has changed anything since it was read; then there is nothing to be read again."""
+        before = self._version
+        version = await self._declared.apply(changes, before)
+        if version is not None and self._version == before:
+            self._learn(Declarations(version, dict(changes), whole=False))
+        elif version is not None:
+            await self._read()
+        return version is not None
 
     def _check_room(self, tenant: str) -> None:
-        if len(self._queues) >= MOST_QUEUES:
+        if len(self._known.queues) >= MOST_QUEUES:
             raise CapacityError(f"there are {MOST_QUEUES} queues, which is all that a cluster can have")
-        if tenant and sum(one.tenant == tenant for one in self._queues.values()) >= MOST_OF_TENANT:
+        if tenant and sum(one.tenant == tenant for one in self._known.queues.values()) >= MOST_OF_TENANT:
             raise CapacityError(f"tenant {tenant[:64]!a} has {MOST_OF_TENANT} queues, which is all that it can have")
 
 

@@ -25,7 +25,7 @@ from app.core.queues.loans import MOST_DATED, UNASKED_US, WINDOW_UNASKED, QueueS
 from app.core.queues.model import DeclaredQueue
 from app.core.queues.portion import portion_of
 from app.queues.originals import Originals
-from app.queues.sources import QueueSources, tree_of
+from app.queues.sources import QueueSources, patterns_of
 from app.runtime.telemetry import Counters
 from app.store.events import ArchivedError, EventStore
 from app.store.queues import QueueStore
@@ -101,8 +101,8 @@ class _ShardFeed:
         self.full: dict[QueueSource, _FeedProgress] = {}
         self.known: set[QueueSource] = set()
 
-    def forget(self, gone: Callable[[QueueSource], bool]) -> None:
-        forgotten = {one for one in self.known if gone(one)}
+    def forget(self, queues: Collection[str]) -> None:
+        forgotten = {one for one in self.known if one.queue_id in queues}
         self.known -= forgotten
         for sources in (self.full, *(one.sources for one in self.places)):
             for source in forgotten.intersection(sources):
@@ -222,35 +222,40 @@ class QueueFeeder:
         if slow:
             self._slow_at = self._clock.monotonic() + SLOW_SECONDS
         changed = self._changed or list(self._feeds) != shards
-        if changed:
-            self._changed = False
-            self._read_book(shards)
-            if self._gone:  # a feeder that did not know yet that a queue was deleted may have begun it anew
-                await self._store.forget(self._gone)
-                self._gone = []
+        news = self._read_book(shards) if changed else ()
+        if self._gone:  # a feeder that did not know yet that a queue was deleted may have begun it anew
+            await self._store.forget(self._gone)
+            self._gone = []
         stale, self._stale = self._stale, set()
         asked: list[QueueSource] = []
         for feed in self._feeds.values():
             full = feed.full.items()
-            asked += (one for one, at in full if changed or slow or one.queue_id in stale or not at.is_left)
-        if changed:
-            asked += (
-                source
-                for queue in self._by_id.values()
-                for source in self._sources.of(queue)
-                if source.shard in self._feeds and source not in self._feeds[source.shard].known
-            )
+            asked += (one for one, at in full if slow or one.queue_id in stale or not at.is_left)
+        asked += (
+            source
+            for queue in news
+            for source in self._sources.of(queue)
+            if source.shard in self._feeds and source not in self._feeds[source.shard].known
+        )
         await self._ask(asked)
 
-    def _read_book(self, shards: Sequence[Shard]) -> None:
+    def _read_book(self, shards: Sequence[Shard]) -> Collection[DeclaredQueue]:
+        """Return the queues of which sources may be new here: of a thousand, those that are others than before."""
+        self._changed = False
         before, self._by_id = self._by_id, {one.id: one for one in self._queues()}
-        others = {one.id for one in before.values() if self._by_id.get(one.id) != one}  # changed, moved or deleted
-        deleted = (queue for queue in before.values() if queue.id not in self._by_id)
+        left = [one for one in before.values() if self._by_id.get(one.id) is not one]  # changed, moved or deleted
+        come = [one for one in self._by_id.values() if before.get(one.id) is not one]
+        for queues, change in ((left, self._tree.remove), (come, self._tree.add)):
+            for queue in queues:
+                for pattern in patterns_of(self._database, queue):
+                    change(pattern, queue.id)
+        deleted = (queue for queue in left if queue.id not in self._by_id)
         self._gone += (source for queue in deleted for source in self._sources.of(queue) if source.shard in shards)
-        self._tree = tree_of(self._database, self._by_id.values())
-        self._feeds = {one: self._feeds.get(one) or _ShardFeed() for one in shards}
         for feed in self._feeds.values():
-            feed.forget(lambda source: source.queue_id in others)
+            feed.forget({one.id for one in left})
+        is_wider = not self._feeds.keys() >= set(shards)
+        self._feeds = {one: self._feeds.get(one) or _ShardFeed() for one in shards}
+        return self._by_id.values() if is_wider else come
 
     async def _ask(self, asked: Sequence[QueueSource]) -> None:
         for source, state in zip(asked, await self._store.states(asked), strict=True):

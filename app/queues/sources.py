@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from app.core.events.event import EXCHANGES, OWN, Entry, Shard
 from app.core.events.plan import Plan
-from app.core.filtertree import FilterTree
+from app.core.filtertree import FilterTree, Pattern
 from app.core.queues.loans import QueueSource
 from app.core.queues.model import DeclaredQueue
 
@@ -15,10 +15,14 @@ def tree_of(database: str, queues: Iterable[DeclaredQueue]) -> FilterTree[str]:
     """The ids of queues by what they get of a database."""
     tree: FilterTree[str] = FilterTree()
     for queue in queues:
-        for route in queue.options.routes:
-            if route.database == database:
-                tree.add(route.pattern(queue.tenant), queue.id)
+        for pattern in patterns_of(database, queue):
+            tree.add(pattern, queue.id)
     return tree
+
+
+def patterns_of(database: str, queue: DeclaredQueue) -> list[Pattern]:
+    """What a queue gets of a database."""
+    return [one.pattern(queue.tenant) for one in queue.options.routes if one.database == database]
 
 
 TenantOf = Callable[[str], str]

@@ -14,10 +14,11 @@ class DocumentChange(NamedTuple):
 
 
 class Declarations(NamedTuple):
-    """All documents by name, and their version."""
+    """The documents by name, and their version: all of them, or (not `whole`) what has changed, None: deleted."""
 
     version: int
-    documents: Mapping[str, bytes]
+    documents: Mapping[str, bytes | None]
+    whole: bool = True
 
 
 class Declared(Protocol):
@@ -26,8 +27,8 @@ class Declared(Protocol):
     async def version(self) -> int:
         """Grows with each change; 0 where nothing was ever declared."""
 
-    async def read(self) -> Declarations:
-        """All that is declared."""
+    async def read(self, since: int = -1) -> Declarations:
+        """All that is declared. Of an engine that knows it, what has changed since this version."""
 
     async def apply(self, changes: Sequence[DocumentChange], expected: int) -> int | None:
         """Write these together, and return the new version; None where the version is not the expected one."""

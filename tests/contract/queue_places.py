@@ -74,7 +74,7 @@ class SetRedisQueues(RedisQueues):
 def with_set_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the scripts of queues ask CLOCK for the time."""
     changed = []
-    every = ("FEED", "TAKE", "SETTLE", "DISMISS", "SEEK", "DYING", "DECLARE")
+    every = ("FEED", "TAKE", "SETTLE", "DISMISS", "SEEK", "DYING", "DECLARE", "DECLARED")
     for name in (f"QUEUE_{one}" for one in every):
         script = Script.of(
             getattr(scripts, name).text.replace("redis.call('TIME')", f"redis.call('HMGET', '{CLOCK}', 's', 'us')")

@@ -190,7 +190,9 @@ class MemoryDeclared:
     async def version(self) -> int:
         return self._version
 
-    async def read(self) -> Declarations:
+    async def read(self, since: int = -1) -> Declarations:
+        if since == self._version:
+            return Declarations(self._version, {}, whole=False)
         return Declarations(self._version, dict(self._documents))
 
     async def apply(self, changes: Sequence[DocumentChange], expected: int) -> int | None:

@@ -41,6 +41,7 @@ from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
 from app.store.redis.driver.scripts import (
     QUEUE_DECLARE,
+    QUEUE_DECLARED,
     QUEUE_DISMISS,
     QUEUE_DYING,
     QUEUE_FEED,
@@ -211,8 +212,7 @@ class RedisQueues:
         return [_state(state, firsts.get(one), consumers.get(one, ())) for one, state in enumerate(states)]
 
     async def forget(self, sources: Sequence[QueueSource]) -> None:
-        for one in sources:
-            await self._calls.call("UNLINK", *keys.window(one), keys.consumers(one))
+        await self._calls.call_many([("UNLINK", *keys.window(one), keys.consumers(one)) for one in sources])
 
     async def hint(self, sources: Iterable[QueueSource]) -> None:
         with suppress(UnavailableError):
@@ -229,10 +229,12 @@ class RedisQueues:
     async def version(self) -> int:
         return int(await self._calls.call("HGET", keys.DECLARED, "version") or 0)
 
-    async def read(self) -> Declarations:
-        found = await self._calls.call("HGETALL", keys.DECLARED)
+    async def read(self, since: int = -1) -> Declarations:
+        version, whole, found = await self._calls.run(QUEUE_DECLARED, [keys.DECLARED], [since])
         documents = {name.decode(): one for name, one in zip(found[::2], found[1::2], strict=True)}
-        return Declarations(int(documents.pop("version", 0)), documents)
+        for about in ("version", "lately"):
+            documents.pop(about, None)
+        return Declarations(int(version), documents, whole=bool(whole))
 
     async def apply(self, changes: Sequence[DocumentChange], expected: int) -> int | None:
         arguments: list[Argument] = [expected]

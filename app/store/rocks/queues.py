@@ -149,10 +149,10 @@ class RocksQueues:
             self._table.check()
             return await self._declared.version()
 
-    async def read(self) -> Declarations:
+    async def read(self, since: int = -1) -> Declarations:
         with self._folder.using():
             self._table.check()
-            return await self._declared.read()
+            return await self._declared.read(since)
 
     async def apply(self, changes: Sequence[DocumentChange], expected: int) -> int | None:
         async def applied() -> int | None:

@@ -16,7 +16,7 @@ from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Reading, Slice
 from app.core.queues.dated import dated
 from app.core.queues.hints import QueueHint
-from app.core.queues.loans import HELD, DatedGroup, Fed, QueueSource, ReferenceGroup, SettleHow, Settlement
+from app.core.queues.loans import HELD, DatedGroup, Fed, QueueSource, ReferenceGroup, SettleHow, Settlement, SourceState
 from app.core.queues.model import TopicRoute
 from app.core.queues.portion import portion_of
 from app.queues import feeder
@@ -149,6 +149,60 @@ async def test_of_many_queues_those_are_touched_that_get_something() -> None:
     await stage.say(topic="nobody")
     await stage.feeder.round()
     assert len(set(stage.fed.feeds)) == 101, "each minute the store is told how far nothing was found"
+
+
+class AskedQueues(MemoryQueues):
+    """Notes of which sources the state is asked."""
+
+    asked: list[QueueSource]
+
+    async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
+        self.asked += sources
+        return await super().states(sources)
+
+
+async def test_a_queue_that_comes_to_many_lets_the_store_be_asked_of_it_alone() -> None:
+    """Though many are full, and nobody takes from them."""
+    stage = QueueStage()
+    store = stage.store = AskedQueues(stage.clock, lambda: "00000001")
+    store.asked = []
+    stage.feeder = stage.new_feeder()
+    stage.queues += [replace(stage.queue, id=f"02{number:03}", name=f"o{number}") for number in range(50)]
+    await stage.say(200)
+    while await stage.feeder.round():
+        pass
+    store.asked.clear()
+    new = replace(stage.queue, id="03NEW", name="new")
+    stage.queues.append(new)
+    stage.feeder.changed()
+    await stage.feeder.round()
+    assert store.asked == stage.sources.of(new)
+    (state,) = await store.states([QueueSource(new.id, SHARD)])
+    assert state is not None
+    assert state.size == 128
+    store.asked.clear()
+    stage.queues[7] = moved = replace(stage.queues[7], moved_us=1)
+    stage.feeder.changed()
+    await stage.feeder.round()
+    assert store.asked == stage.sources.of(moved), "it was rewound, perhaps"
+
+
+async def test_a_queue_that_changes_its_routes_gets_nothing_by_the_old_ones() -> None:
+    stage = QueueStage()
+    await stage.feeder.round()
+    await stage.say(2)
+    stage.change(routes=(TopicRoute("events", "other"), TopicRoute("events", "+")))
+    await stage.feeder.round()
+    assert await stage.size() == 2
+    stage.change(routes=(TopicRoute("events", "other"),))
+    await stage.say(3)
+    await stage.say(topic="other")
+    await stage.feeder.round()
+    assert await stage.size() == 3
+    stage.queues.clear()
+    stage.feeder.changed()
+    await stage.feeder.round()
+    assert stage.feeder._tree.match(["other"]) == set()
 
 
 async def test_a_kick_wakes_for_a_queue_that_waits_for_room_and_for_no_other() -> None:

@@ -13,7 +13,7 @@ def _read(name: str) -> str:
     return (_FOLDER / f"{name}.lua").read_text()
 
 
-_READING = ("commands/pending", "events/pick")
+_READING = ("commands/pending", "events/pick", "queues/declared")
 """Those that change nothing."""
 
 
@@ -51,8 +51,9 @@ APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVEN
         for name in [f"events/{one}" for one in ("append", "rotate", "drop", "cool", "disown", "pick", "commit_cursor")]
     )
 )
-QUEUE_FEED, QUEUE_SEEK, QUEUE_DYING, QUEUE_DECLARE = _OF_QUEUES = tuple(
-    Script.of(_read(f"queues/{name}")) for name in ("feed", "seek", "dying", "declare")
+QUEUE_FEED, QUEUE_SEEK, QUEUE_DYING, QUEUE_DECLARE, QUEUE_DECLARED = _OF_QUEUES = tuple(
+    Script.of(_read(name), writes=name not in _READING)
+    for name in [f"queues/{one}" for one in ("feed", "seek", "dying", "declare", "declared")]
 )
 QUEUE_TAKE, QUEUE_SETTLE, QUEUE_DISMISS = _OF_WINDOWS = tuple(
     Script.of(_read("queues/common") + _read(f"queues/{name}")) for name in ("take", "settle", "dismiss")

@@ -29,6 +29,7 @@ from homing_rig.figures.many_queues import many as many_queues
 from homing_rig.figures.outage import outage
 from homing_rig.figures.primaries import channels, primaries
 from homing_rig.figures.profiles import profiles
+from homing_rig.figures.queue_declaring import declaring
 from homing_rig.figures.queue_peers import peers
 from homing_rig.figures.queues import queues
 from homing_rig.figures.small_box import small_box
@@ -56,6 +57,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "profiles": profiles,
     "queues": queues,
     "queue-peers": peers,
+    "queue-declaring": declaring,
     "queue-many": many_queues,
     "redis-channels": channels,
     "redis-primaries": primaries,
