@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from random import Random
 
 import pytest
@@ -32,7 +32,7 @@ class CountedDeclared:
         self.documents += len(told.documents)
         return told
 
-    async def apply(self, changes: list[DocumentChange], expected: int) -> int | None:
+    async def apply(self, changes: Sequence[DocumentChange], expected: int) -> int | None:
         return await self._declared.apply(changes, expected)
 
 

@@ -2,7 +2,7 @@
 
 | key | type | content | ends |
 |---|---|---|---|
-| `mqtt:queues` | hash | what is declared, and its version | never |
+| `mqtt:queues` | hash | what is declared, its version, and the names of what was changed lately | never |
 | `mqtt:queue:{t}:<id>` | hash | where it was fed to, life, counts; `<id>:dead`: of dead letters | with the queue |
 | `…:ready` | hash | place → group of references | with the queue |
 | `…:loans` | hash | number → deliveries, consumer, what is open, references | with the queue |
