@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
+import signal
 import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -14,8 +17,11 @@ from app.cli import queue_documents as documents
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import members
 from app.cli.output import Form, Stop, complain, out
+from app.cli.queue_handlers import Handlers
 from app.cli.verbs import Verb, group
+from app.core.durations import parse_duration
 from app.runtime.exits import Exit
+from app.runtime.system import SystemClock
 
 if TYPE_CHECKING:
     from homing_client import Message
@@ -118,25 +124,22 @@ def consume(
     url: Url = None,
     context: ContextName = None,
 ) -> None:
-    """Print events, or run a command for each, until Ctrl-C. Each is settled when it was handled.
+    """Print events, or run a command for each, until Ctrl-C or SIGTERM. Each is settled when it was handled.
 
     A command that exits with 0 is done with the event; with 75 (EX_TEMPFAIL) the event is tried again, and so it is
-    with any other code, unless --dead-on-failure puts it aside.
+    with any other code, unless --dead-on-failure puts it aside. While it runs the event stays lent to it, for ten
+    minutes or four loans of the queue. Commands that run are waited for in the end; a second Ctrl-C kills them, and
+    gives their events back.
 
     Exit code: 0 after --count events, 2 wrong input, 6 no node there, 8 not allowed, 130 interrupted.
     """
     work = _Work(queue, handler, count, consumer, dead_on_failure=dead_on_failure)
     workers = [threading.Thread(target=work.run, args=(url, context), daemon=True) for _ in range(parallel)]
-    for one in workers:
-        one.start()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for one in workers:
-            one.join()
-    except KeyboardInterrupt:
-        work.stop()
-        for one in workers:
-            one.join()
-        raise
+        work.by(workers)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if work.failure is not None:
         raise work.failure
 
@@ -149,21 +152,55 @@ class _Work:
     ) -> None:
         self.failure: BaseException | None = None
         self._queue = queue
-        self._handler = None if handler is None else shlex.split(handler)
+        self._handlers = None if handler is None else Handlers(shlex.split(handler), SystemClock())
+        self._loan = timedelta(0)
         self._left = count
         self._consumer = consumer
         self._dead_on_failure = dead_on_failure
         self._stopped = threading.Event()
         self._lock = threading.Lock()
+        self._running = 0
+        self._ended: SimpleQueue[None] = SimpleQueue()
+
+    def by(self, workers: Sequence[threading.Thread]) -> None:
+        """Have it done by these. Interrupted, they end what they have; interrupted once more, they give it back."""
+        try:
+            for one in workers:
+                one.start()
+                self._running += 1
+            self._wait()
+        except KeyboardInterrupt:
+            self.stop()
+            if self._handlers is not None:
+                complain("commands that run are waited for; interrupt once more to kill them")
+            try:
+                self._wait()
+            except KeyboardInterrupt:
+                self.end()
+                self._wait()
+            raise
+
+    def _wait(self) -> None:
+        """Until all have ended. A thread that is joined counts as ended when the join is interrupted (Python 3.11)."""
+        while self._running:
+            self._ended.get()
+            self._running -= 1
 
     def stop(self) -> None:
         """Let all end when they are done with what they have."""
         self._stopped.set()
 
+    def end(self) -> None:
+        """Let nothing be waited for that handles an event."""
+        if self._handlers is not None:
+            self._handlers.end()
+
     def run(self, url: str | None, context: str | None) -> None:
         """Handle one event after the other."""
         try:
             with connected(url, context, attempts=PATIENT) as homing:
+                if self._handlers is not None:
+                    self._loan = parse_duration(homing.queues.get(self._queue)["loan"])
                 while not self._stopped.is_set() and self._claim():
                     taken = homing.queue(self._queue).take(1, wait=POLL, consumer=self._consumer)
                     for message in taken:
@@ -174,6 +211,8 @@ class _Work:
             with self._lock:
                 self.failure = self.failure or error
             self.stop()
+        finally:
+            self._ended.put(None)
 
     def _claim(self) -> bool:
         """True if one more event is wanted, which this thread handles then."""
@@ -191,20 +230,31 @@ class _Work:
 
     def _handle(self, message: Message) -> None:
         line = json.dumps({"delivery": message.delivery, "database": message.database, **message.event})
-        if self._handler is None:
+        if self._handlers is None:
             with self._lock:
                 out.line(line)
             message.done()
             return
         try:
-            code = subprocess.run(self._handler, input=line.encode() + b"\n", check=False).returncode
+            code = self._handlers.run(line.encode() + b"\n", self._loan, lambda: self._extended(message))
         except OSError as error:
             message.release()
             raise Stop(f"--exec: {error}", Exit.USAGE) from None
-        if code == 0:
+        if code is None:
+            message.release()
+        elif code == 0:
             message.done()
         elif self._dead_on_failure and code != TEMPORARY:
             message.dead(f"the handler exited with {code}")
         else:
             complain(f"the handler exited with {code} for {message.event.topic}; it is tried again")
             message.retry()
+
+    def _extended(self, message: Message) -> bool:
+        """Keep the event for another loan. What a node that is away does not know is asked for again, in time."""
+        from homing_client import HomingError
+
+        try:
+            return message.extend(self._loan)
+        except HomingError:
+            return True

@@ -30,6 +30,7 @@ from homing_rig.figures.outage import outage
 from homing_rig.figures.primaries import channels, primaries
 from homing_rig.figures.profiles import profiles
 from homing_rig.figures.queue_declaring import declaring
+from homing_rig.figures.queue_delays import of_one_process
 from homing_rig.figures.queue_peers import peers
 from homing_rig.figures.queues import queues
 from homing_rig.figures.small_box import small_box
@@ -58,6 +59,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "queues": queues,
     "queue-peers": peers,
     "queue-declaring": declaring,
+    "queue-rocks": of_one_process,
     "queue-many": many_queues,
     "redis-channels": channels,
     "redis-primaries": primaries,

@@ -13,7 +13,8 @@ import psutil  # type: ignore[import-untyped] # it comes without types
 from typer import Option
 
 from homing_rig.figures.kit import Findings, p99, paced
-from homing_rig.figures.queues import CONSUMERS, DEVICES, RATE, QueueBench, QueueTurns, bench, data_of
+from homing_rig.figures.queue_delays import RATE
+from homing_rig.figures.queues import CONSUMERS, DEVICES, QueueBench, QueueTurns, bench, data_of
 from homing_rig.peers import NatsProcess, RabbitProcess
 from homing_rig.programs import NotInstalledError
 from homing_rig.services import ServiceProcess

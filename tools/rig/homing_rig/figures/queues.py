@@ -17,7 +17,8 @@ import psutil  # type: ignore[import-untyped] # it comes without types
 from redis.asyncio import Redis
 from typer import Option
 
-from homing_rig.figures.kit import FigureError, Findings, p99, paced
+from homing_rig.figures.kit import FigureError, Findings, p99
+from homing_rig.figures.queue_delays import delays
 from homing_rig.harness import Cluster, Json, cluster_of
 from homing_rig.patience import eventually
 from homing_rig.services import MosquittoProcess, RedisProcess
@@ -32,8 +33,6 @@ PAGE: Final = 500
 """Events that are published by one call."""
 IDLE_SECONDS: Final = 8.0
 """For how long nodes are left alone, twice: until nothing is to be done, and to see what they spend then."""
-RATE: Final = 100
-"""Messages a second of which the delays are measured."""
 STREAM: Final = "queue"
 GROUP: Final = "workers"
 SIDES: Final = ("128", "16", "128 in the order of devices", "group 128", "group 16")
@@ -197,36 +196,8 @@ class QueueBench:
         await pipeline.execute()
 
     async def delays(self, seconds: float) -> list[float]:
-        """Publish over a connection at a steady rate; the time until a consumer of another node has each (ms)."""
-        first, last = self._cluster.nodes[0].url, self._cluster.nodes[-1].url
-        await self._call("PUT", f"{first}/v1/exchanges/bench", {"kind": "topic"})
-        await self._call("PUT", f"{first}/v1/queues/late", {"routes": [{"exchange": "bench", "key": "#"}]})
-        found: list[float] = []
-        total = round(RATE * seconds)
-        async with (
-            self._http.ws_connect(f"{last}/v1/connect") as consumer,
-            self._http.ws_connect(f"{first}/v1/connect") as publisher,
-        ):
-            await consumer.send_json({"id": 1, "open": {"channel": 1, "queue": "late", "auto": True}})
-            await publisher.send_json({"id": 1, "open": {"channel": 1, "publish": True}})
-            await consumer.receive_json()
-
-            async def hear() -> None:
-                while len(found) < total:
-                    frame = await consumer.receive_json()
-                    now = perf_counter()
-                    found.extend((now - one["event"]["data"]["at"]) * 1000 for one in frame.get("events", ()))
-
-            hearing = asyncio.create_task(hear())
-            async for number in paced(RATE, total):
-                said = {"exchange": "bench", "key": f"dock.{number % DEVICES}", "data": {"at": perf_counter()}}
-                await publisher.send_json({"id": number + 2, "channel": 1, "publish": said})
-            for _ in range(total + 1):
-                confirmed = await publisher.receive_json()
-                if "problem" in confirmed:
-                    raise FigureError(f"a message was refused: {confirmed['problem']}")
-            await hearing
-        return found
+        """Publish at a steady rate to one node; the time until a consumer of another node has each (ms)."""
+        return await delays(self._http, self._cluster.nodes[0].url, self._cluster.nodes[-1].url, seconds)
 
     async def _spent(self, redis: Redis) -> _Spent:
         told = await redis.info("cpu")
@@ -289,10 +260,10 @@ async def queues(
                 await site.group_turn(turns[side], batch)
             else:
                 await site.turn(turns[side], batch, ordered="order" in side)
-        delays = await site.delays(seconds)
+        found = await site.delays(seconds)
     _tell(findings, turns)
-    findings.spread("publish to handler", delays, " ms", most=40)
-    findings.figure("p99 of that", p99(delays), " ms", most=120)
+    findings.spread("publish to handler", found, " ms", most=40)
+    findings.figure("p99 of that", p99(found), " ms", most=120)
 
 
 def _tell(findings: Findings, turns: Mapping[str, QueueTurns]) -> None:
