@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from app.core.clock import IdFactory
 from app.core.errors import (
@@ -44,7 +47,26 @@ MOST_QUEUES: Final = 1000
 MOST_OF_TENANT: Final = 100
 MOST_EXCHANGES_OF_TENANT: Final = 50
 ATTEMPTS: Final = 8
-"""How often a change is decided anew, as another one was faster."""
+"""How often a change is decided anew, as that of another node was faster."""
+TURN_SECONDS: Final = 10.0
+"""How long a change waits for others of this node."""
+_OTHERS: Final = "others have changed queues meanwhile; try again"
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _in_turn(
+    change: Callable[Concatenate[QueueBook, _P], Coroutine[Any, Any, _R]],
+) -> Callable[Concatenate[QueueBook, _P], Coroutine[Any, Any, _R]]:
+    """One change of a node at a time: a hundred workers who declare their queues at once only need to wait."""
+
+    @wraps(change)
+    async def changed(book: QueueBook, /, *args: _P.args, **options: _P.kwargs) -> _R:
+        async with book.turn():
+            return await change(book, *args, **options)
+
+    return changed
 
 
 class QueueBook:
@@ -56,6 +78,7 @@ class QueueBook:
         self._new_id = new_id
         self._version = -1
         self._known = KnownDeclarations()
+        self._turn = asyncio.Lock()
         self.changed: Final = Listeners[[]]()
         """Called when the queues are others than before."""
 
@@ -108,6 +131,19 @@ class QueueBook:
             if isinstance(route, KeyRoute) and (queue.tenant, route.exchange) == (exchange.tenant, exchange.name)
         ]
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """The turn to change something; QueueChangedError if others of this node take too long."""
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise QueueChangedError(_OTHERS) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
     async def refresh(self) -> None:
         """Read them if somebody has changed them."""
         if await self._declared.version() != self._version:
@@ -127,6 +163,7 @@ class QueueBook:
         if self._known.learn(told):
             self.changed()
 
+    @_in_turn
     async def declare(
         self,
         tenant: str,
@@ -164,8 +201,9 @@ class QueueBook:
                 queue = replace(there, options=given, starts=starts)
             if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
                 return queue, there is None
-        raise QueueChangedError("others have changed queues meanwhile; try again")
+        raise QueueChangedError(_OTHERS)
 
+    @_in_turn
     async def reroute(
         self,
         tenant: str,
@@ -196,8 +234,9 @@ class QueueBook:
             queue = replace(there, options=wanted, starts=starts)
             if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
                 return queue
-        raise QueueChangedError("others have changed queues meanwhile; try again")
+        raise QueueChangedError(_OTHERS)
 
+    @_in_turn
     async def declare_exchange(self, tenant: str, name: str, kind: Kind, now_us: int) -> tuple[DeclaredExchange, bool]:
         """The exchange as it stands then, and whether it is new. What is said there is kept in the first database.
 
@@ -223,8 +262,9 @@ class QueueBook:
                 )
             if await self._apply([DocumentChange(exchange.document, encode_exchange(exchange))]):
                 return exchange, True
-        raise QueueChangedError("others have changed queues meanwhile; try again")
+        raise QueueChangedError(_OTHERS)
 
+    @_in_turn
     async def delete_exchange(self, tenant: str, name: str) -> None:
         """Forget it. ExchangeNotFoundError, ExchangeInUseError, QueueChangedError."""
         for _ in range(ATTEMPTS):
@@ -236,7 +276,7 @@ class QueueBook:
                 raise ExchangeInUseError(f"exchange {name!a} has routes to {queues}: take them away first")
             if await self._apply([DocumentChange(exchange.document, None)]):
                 return
-        raise QueueChangedError("others have changed queues meanwhile; try again")
+        raise QueueChangedError(_OTHERS)
 
     def _resolved(self, tenant: str, given: QueueOptions) -> QueueOptions:
         """The same, with what the exchanges say of routes."""
@@ -254,6 +294,7 @@ class QueueBook:
             routes.append(KeyRoute(exchange.database, exchange.name, key, exchange.kind))
         return replace(given, routes=tuple(routes))
 
+    @_in_turn
     async def delete(self, queue: DeclaredQueue) -> bool:
         """Forget it; whether it was there. QueueChangedError."""
         for _ in range(ATTEMPTS):
@@ -263,8 +304,9 @@ class QueueBook:
                 return False
             if await self._apply([DocumentChange(queue.document, None)]):
                 return True
-        raise QueueChangedError("others have changed queues meanwhile; try again")
+        raise QueueChangedError(_OTHERS)
 
+    @_in_turn
     async def move(self, queue: DeclaredQueue, now_us: int) -> None:
         """Let all nodes look again where it is. QueueChangedError."""
         for _ in range(ATTEMPTS):
@@ -274,7 +316,7 @@ class QueueBook:
                 return
             if await self._apply([DocumentChange(there.document, encode_queue(replace(there, moved_us=now_us)))]):
                 return
-        raise QueueChangedError("others have changed queues meanwhile; try again")
+        raise QueueChangedError(_OTHERS)
 
     async def _apply(self, changes: Sequence[DocumentChange]) -> bool:
         """Write these, if nobody has changed anything since it was read; then there is nothing to be read again."""

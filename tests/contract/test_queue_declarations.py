@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from random import Random
 
@@ -136,3 +137,31 @@ async def test_a_declaration_among_many_reads_none_of_them(place: QueuePlace) ->
         await book.refresh()
     assert books[0].all == books[1].all
     assert len(books[0].all) == 59
+
+
+async def test_workers_of_one_node_that_declare_together_are_all_served(place: QueuePlace) -> None:
+    ids = iter(range(1000))
+    book = QueueBook(place.declared, ["events"], lambda: f"01ID{next(ids)}")
+    declaring = [book.declare("", f"q{number}", OPTIONS, 0, BEGIN, lambda _: False) for number in range(50)]
+    assert all(is_new for _, is_new in await asyncio.gather(*declaring))
+    assert len(book.all) == 50
+
+
+async def test_what_an_older_version_has_declared_is_not_missed(
+    place: QueuePlace, request: pytest.FixtureRequest
+) -> None:
+    if place.name != "redis":
+        pytest.skip("in one process there is one version")
+    reader, server = Reader(), request.getfixturevalue("redis_server")
+    first = await place.declared.apply([DocumentChange("q -/a", b"1")], 0)
+    assert first is not None
+    await reader.read(place.declared)
+    async with Redis.from_url(server.url) as redis:
+        await redis.hset(DECLARED, mapping={"q -/old": b"2", "version": str(first + 7)})
+    await reader.read(place.declared)
+    assert reader.documents == {"q -/a": b"1", "q -/old": b"2"}
+    async with Redis.from_url(server.url) as redis:
+        await redis.hset(DECLARED, mapping={"q -/older": b"3", "version": str(first + 8)})
+    assert await place.declared.apply([DocumentChange("q -/b", b"4")], first + 8) is not None
+    await reader.read(place.declared)
+    assert reader.documents == {"q -/a": b"1", "q -/old": b"2", "q -/older": b"3", "q -/b": b"4"}

@@ -13,6 +13,7 @@ local version = tonumber(found[1]) or 0
 if version ~= tonumber(ARGV[1]) then return -version - 1 end
 local changed = math.max(version + 1, time[1] * 1000000 + time[2])
 local text, all, lately = string.format('%.0f', changed), found[2] and cmsgpack.unpack(found[2]) or {}, {}
+if #all > 0 and all[#all - 1] ~= found[1] then all = {} end  -- somebody has changed it who does not note it here
 for place = 2, #ARGV, 2 do
   if ARGV[place + 1] == '' then
     redis.call('HDEL', KEYS[1], ARGV[place])

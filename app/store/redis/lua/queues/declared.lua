@@ -7,6 +7,7 @@
 
 local found = redis.call('HMGET', KEYS[1], 'version', 'lately')
 local version, lately = found[1] or '0', found[2] and cmsgpack.unpack(found[2]) or {}
+if #lately > 0 and lately[#lately - 1] ~= version then lately = {} end  -- somebody has changed it who does not note it here
 local known, changed, seen = version == ARGV[1], {}, {}
 for place = 1, #lately, 2 do
   local name = lately[place + 1]
