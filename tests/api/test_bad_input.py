@@ -14,7 +14,8 @@ from app.api.command_body import MEMBERS
 from app.core.identifiers import validate_device_id
 from app.core.payload import MAX_BYTES, MAX_DEPTH
 from tests.api.rig import COMMANDS, Rig
-from tests.api.test_send import Browser, problem
+from tests.api.test_callers_leave import Browser
+from tests.api.test_send import problem
 from tests.unit.core.hostile_ids import hostile_ids, is_device, is_method
 
 GOOD = b'{"method":"ok"}'

@@ -31,7 +31,8 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 async def say(rig: Rig, *devices: str) -> None:
-    """Have devices say that they are there."""
+    """Have devices say that they are there, once somebody listens."""
+    await eventually(lambda: rig.broker.has_session("homing-intake"))
     for one in devices:
         rig.broker.publish(ReceivedMessage(f"homing/{one}/presence", b'{"online": true}', qos=1))
     await eventually(lambda: rig.counters["presence.online"] >= len(devices))

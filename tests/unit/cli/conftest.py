@@ -1,11 +1,13 @@
-"""Runs `homing` inside the test's process, and a stand-in for a node at the wire."""
+"""Runs `homing` inside the test's process, a stand-in for a node at the wire, and an access directory."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,8 +17,11 @@ import pytest
 import structlog
 
 from app.cli.root import run
+from app.core.access.model import Document
+from app.store.engine import open_directory
 
 Homing = Callable[..., tuple[int, str, str]]
+Read = Callable[[], Document]
 
 
 @pytest.fixture
@@ -90,3 +95,30 @@ def fake_node() -> Iterator[FakeNode]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def read(homing: Homing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Read:
+    """A way to read what is on record in the file that the verbs have to use."""
+    url = f"sqlite:///{tmp_path}/access.db"
+    monkeypatch.setenv("HOMING_ACCESS_URL", url)
+    monkeypatch.setenv("HOMING_ACCESS_BUDGET", "60s")
+
+    def document() -> Document:
+        async def read() -> Document:
+            directory = open_directory(url, new_cluster_id=str, budget=timedelta(minutes=1))
+            try:
+                return await directory.read()
+            finally:
+                await directory.close()
+
+        return asyncio.run(read())
+
+    return document
+
+
+@pytest.fixture
+def admin_key(homing: Homing, read: Read) -> str:
+    code, out, _ = homing("access", "init")
+    assert code == 0
+    return out.strip()

@@ -1,4 +1,4 @@
-"""`homing access`, `homing keys` and `homing users`, on a SQLite file."""
+"""`homing access` and `homing keys`, on a SQLite file."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from app.access.login.passwords import Passwords
 from app.core.access.callers import Caller
 from app.core.access.changes import Put
 from app.core.access.identify import identify_key
@@ -27,38 +23,10 @@ from app.core.access.model import Credential, Document, Kind, Principal
 from app.core.access.snapshot import Snapshot
 from app.runtime.system import SystemClock
 from app.store.engine import open_directory
-from tests.unit.cli.conftest import Homing
+from tests.unit.cli.conftest import Homing, Read
 
-Read = Callable[[], Document]
 ROOT = Path(__file__).parents[3]
 PASSWORD = "correct horse battery staple"
-
-
-@pytest.fixture
-def read(homing: Homing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Read:
-    """A way to read what is on record in the file that the verbs have to use."""
-    url = f"sqlite:///{tmp_path}/access.db"
-    monkeypatch.setenv("HOMING_ACCESS_URL", url)
-    monkeypatch.setenv("HOMING_ACCESS_BUDGET", "60s")
-
-    def document() -> Document:
-        async def read() -> Document:
-            directory = open_directory(url, new_cluster_id=str, budget=timedelta(minutes=1))
-            try:
-                return await directory.read()
-            finally:
-                await directory.close()
-
-        return asyncio.run(read())
-
-    return document
-
-
-@pytest.fixture
-def admin_key(homing: Homing, read: Read) -> str:
-    code, out, _ = homing("access", "init")
-    assert code == 0
-    return out.strip()
 
 
 def type_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -355,224 +323,6 @@ class TestKeys:
         assert sentence in err
         assert err.count("\n") == 1
         assert read() == before
-
-
-async def _right_ones(kept: str, *passwords: str) -> list[bool]:
-    checks = Passwords()
-    try:
-        return [await checks.check(one, kept) for one in passwords]
-    finally:
-        checks.close()
-
-
-class TestUsers:
-    def test_a_person_has_a_password_that_is_kept_as_a_hash(
-        self, homing: Homing, read: Read, admin_key: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        type_in(monkeypatch, f"{PASSWORD}\n")
-        code, out, err = homing(
-            "users", "add", "ann", "--email", "ann@example.org", "--role", "viewer", "--password-stdin"
-        )
-        assert (code, out, err) == (0, "", "ann is on record.\n")
-        ann = principal(read(), "ann")
-        assert ann.password_hash is not None
-        assert ann.password_hash.startswith("$argon2id$")
-        assert asyncio.run(_right_ones(ann.password_hash, PASSWORD, PASSWORD + "!")) == [True, False]
-
-    def test_a_new_password_ends_what_the_old_one_began(
-        self, homing: Homing, read: Read, admin_key: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        homing("users", "add", "ann", "--no-password")
-        assert principal(read(), "ann").password_hash is None
-        type_in(monkeypatch, PASSWORD)
-        assert homing("users", "passwd", "ann", "--password-stdin") == (0, "", "ann has a new password.\n")
-        ann = principal(read(), "ann")
-        assert ann.password_hash is not None
-        assert ann.not_before_us >= ann.created_us
-
-    def test_who_is_disabled_has_no_key_that_counts_until_let_in_again(
-        self, homing: Homing, read: Read, admin_key: str
-    ) -> None:
-        key = homing("keys", "create", "ci", "--role", "viewer")[1].strip()
-        assert homing("users", "disable", "ci")[0] == 0
-        assert principal(read(), "ci").disabled_us is not None
-        code, out, _ = homing("users", "list", "--services")
-        assert code == 0
-        assert "disabled since" in out
-        assert homing("users", "disable", "ci", "--undo")[0] == 0
-        assert counts(read(), key)
-
-    def test_the_list_shows_people_and_their_roles(self, homing: Homing, admin_key: str) -> None:
-        homing("users", "add", "ann", "--no-password", "--role", "operator", "--devices", "dock-*")
-        code, out, _ = homing("users", "list")
-        assert code == 0
-        assert "ann" in out
-        assert "operator on dock-*" in out
-        assert "admin" not in out
-
-    @pytest.mark.parametrize(
-        ("arguments", "typed", "sentence"),
-        [
-            (["add", "admin", "--no-password"], "", "'admin' is on record already"),
-            (["add", "bob", "--password-stdin"], "short", "password: has 5 characters; allowed are 12 to 256"),
-            (["add", "bob", "--password-stdin"], "x" * 300, "password: has 258 characters; allowed are 12 to 256"),
-            (["passwd", "bob", "--password-stdin"], PASSWORD, "'bob' is not on record"),
-            (["passwd", "admin", "--password-stdin"], PASSWORD, "'admin' is a service"),
-            (["disable", "bob"], "", "'bob' is not on record"),
-            (["disable", "admin"], "", "nobody could administer access any more"),
-        ],
-    )
-    def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
-        self,
-        homing: Homing,
-        read: Read,
-        admin_key: str,
-        monkeypatch: pytest.MonkeyPatch,
-        arguments: list[str],
-        typed: str,
-        sentence: str,
-    ) -> None:
-        before = read()
-        type_in(monkeypatch, typed)
-        code, out, err = homing("users", *arguments)
-        assert (code, out) == (2, "")
-        assert sentence in err
-        assert err.count("\n") == 1
-        assert read() == before
-
-
-FILE: dict[str, Any] = {
-    "tenants": [
-        {"id": "north", "name": "Site North", "devices": ["dock-n*"]},
-        {"id": "south", "devices": ["dock-s*"]},
-    ],
-    "principals": [
-        {"id": "admin"},
-        {"id": "ci", "tenant": "north"},
-        {"id": "ann", "kind": "user", "tenant": "north", "email": "ann@example.org", "disabled": True},
-    ],
-    "roles": [{"name": "pilot", "tenant": "north", "rules": ["allow send dji:* on *", "deny send *:firmware_* on *"]}],
-    "bindings": [
-        {"subject": "admin", "role": "admin"},
-        {
-            "subject": "ci",
-            "role": "pilot",
-            "tenant": "north",
-            "devices": ["dock-n1"],
-            "expires": "2030-01-01T00:00:00Z",
-        },
-        {"subject": "group:night shift", "role": "viewer", "tenant": "south"},
-    ],
-    "devices": [
-        {"id": "dock-n1", "tenant": "north", "profile": "dji", "labels": {"site": "roof"}, "note": "by the door"}
-    ],
-}
-
-
-class TestApplyAndExport:
-    @pytest.fixture
-    def file(self, tmp_path: Path) -> Path:
-        path = tmp_path / "access.json"
-        path.write_text(json.dumps(FILE))
-        return path
-
-    def test_a_file_is_applied_once(self, homing: Homing, read: Read, admin_key: str, file: Path) -> None:
-        code, out, _ = homing("access", "apply", "access.json")
-        assert code == 0
-        assert out.splitlines() == [
-            *("- tenant 'default'", "+ tenant 'north'", "+ tenant 'south'"),
-            *("+ principal 'ann'", "+ principal 'ci'", "+ role 'pilot' of tenant 'north'"),
-            *("+ binding 'ci:pilot@north'", "+ binding 'group:night shift:viewer@south'", "+ device 'dock-n1'"),
-        ]
-        before = read()
-        assert homing("access", "apply", "access.json") == (0, "", "Nothing to change.\n")
-        assert read() == before
-        assert counts(before, admin_key)
-
-    def test_what_is_exported_can_be_applied_and_changes_nothing(
-        self, homing: Homing, read: Read, admin_key: str, file: Path
-    ) -> None:
-        homing("access", "apply", "access.json")
-        exported = homing("access", "export")[1]
-        secret = admin_key.split("_")[2]
-        assert secret not in exported
-        assert "digest" not in exported
-        before = read()
-        file.write_text(exported)
-        assert homing("access", "apply", "access.json") == (0, "", "Nothing to change.\n")
-        assert read() == before
-
-    def test_a_dry_run_prints_the_same_and_changes_nothing(
-        self, homing: Homing, read: Read, admin_key: str, file: Path
-    ) -> None:
-        before = read()
-        code, dry, err = homing("access", "apply", "access.json", "--dry-run")
-        assert (code, err) == (0, "Nothing was changed: --dry-run.\n")
-        assert read() == before
-        assert homing("access", "apply", "access.json")[1] == dry
-
-    def test_what_the_file_does_not_say_stays(
-        self, homing: Homing, read: Read, admin_key: str, file: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        type_in(monkeypatch, PASSWORD)
-        homing("users", "add", "ann", "--password-stdin")
-        file.write_text(json.dumps({"principals": [{"id": "admin"}, {"id": "ann", "kind": "user", "email": "a@b"}]}))
-        before = principal(read(), "ann")
-        assert homing("access", "apply", "access.json")[:2] == (0, "~ principal 'ann'\n")
-        after = principal(read(), "ann")
-        assert (after.email, after.password_hash, after.created_us) == ("a@b", before.password_hash, before.created_us)
-
-    def test_who_is_not_named_goes_with_keys_and_bindings(
-        self, homing: Homing, read: Read, admin_key: str, file: Path
-    ) -> None:
-        homing("access", "apply", "access.json")
-        key = homing("keys", "create", "ci", "--tenant", "north")[1].strip()
-        without = {**FILE, "principals": FILE["principals"][:1], "bindings": FILE["bindings"][:1]}
-        file.write_text(json.dumps(without))
-        code, out, _ = homing("access", "apply", "access.json")
-        assert code == 0
-        assert f"- credential '{key.split('_')[1]}'" in out
-        assert [one.id for one in read().principals] == ["admin"]
-
-    @pytest.mark.parametrize(
-        ("content", "sentence"),
-        [
-            ("{", "access.json: Invalid JSON"),
-            ("[]", "access.json: Input should be"),
-            ('{"rules": []}', "access.json: rules: Extra inputs are not permitted"),
-            ('{"tenants": [{"id": "a"}]}', "access.json: tenants[0].devices: Field required"),
-            ('{"roles": [{"name": "admin", "rules": []}]}', "'admin' is built in"),
-            ('{"roles": [{"name": "r", "rules": ["allow fly *:* on *"]}]}', "role 'r', line 1"),
-            ('{"roles": [{"name": "r", "rules": []}, {"name": "r", "rules": []}]}', "roles: two of them are 'r'"),
-            (
-                '{"bindings": [{"subject": "ci", "role": "r"}, {"subject": "ci", "role": "r", "devices": ["a"]}]}',
-                "bindings: two of them are 'ci:r@*'; give one of them an id",
-            ),
-            (
-                '{"bindings": [{"subject": "a", "role": "viewer", "expires": "2030-01-01T00:00:00"}]}',
-                "bindings[0].expires: has no time zone",
-            ),
-            ('{"tenants": [{"id": "a", "devices": ["*"]}, {"id": "b", "devices": ["x"]}]}', "overlap"),
-            ('{"principals": [{"id": "ci"}]}', "nobody could administer access any more"),
-            ('{"tenants": []}', "tenant 'default': is still named by others"),
-            ('{"principals": [], "bindings": []}', "nobody could administer access any more"),
-            ('{"devices": [{"id": "d", "tenant": "none"}]}', "device 'd': names what is not on record"),
-        ],
-    )
-    def test_a_file_that_cannot_be_applied_is_one_sentence_and_changes_nothing(
-        self, homing: Homing, read: Read, admin_key: str, file: Path, content: str, sentence: str
-    ) -> None:
-        homing("keys", "create", "of-default", "--tenant", "default")
-        before = read()
-        file.write_text(content)
-        code, out, err = homing("access", "apply", "access.json")
-        assert (code, out) == (2, "")
-        assert sentence in err
-        assert err.count("\n") == 1
-        assert read() == before
-
-    def test_a_file_that_is_not_there(self, homing: Homing, read: Read) -> None:
-        assert homing("access", "apply", "none.json") == (2, "", "homing: none.json: No such file or directory\n")
 
 
 def test_explain_says_which_rule_decides_or_nearly_does(homing: Homing, admin_key: str) -> None:

@@ -1,4 +1,4 @@
-"""Every operation of a node is a verb; and what verbs ask, print and end with."""
+"""Every operation of a node is a verb, which asks for what was typed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ import pytest
 from app.cli import root
 from app.cli.root import ALL as ROOT_VERBS
 from app.cli.root import ELSEWHERE, GROUPS, PANELS
-from app.core.access.keys import make_key
 from app.profiles.loader import shipped_file
-from homing_client.contexts import Contexts, default_path
 from tests.api.rig import running
 from tests.unit.cli.conftest import FakeNode, Homing
 from tests.unit.cli.test_send import COMMAND
@@ -288,160 +286,6 @@ def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, oper
         assert all(json.loads(line) for line in out.splitlines())
 
 
-def test_what_is_typed_is_what_is_asked(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, ANSWER)]
-    for operation, body in {
-        "POST /v1/webhooks": {"url": "https://a.example/hook", "events": ["command.failed"]},
-        "PATCH /v1/webhooks/{webhook_id}": {"url": "https://b.example", "enabled": False},
-        "POST /v1/keys": {"label": "x", "days": 3, "narrow": ["allow read *:* on *"]},
-        "PUT /v1/principals/{subject}/bindings": {"bindings": []},
-        "PUT /v1/roles/{name}": {"rules": ["allow send *:* on *"], "tenant": "air"},
-        "POST /v1/access/check": {"principal": "ci", "action": "send", "device": "dock-1"},
-        "POST /v1/events": [{"topic": "a/b", "data": {"n": 1}}],
-    }.items():
-        fake_node.asked.clear()
-        assert homing(*VERBS[operation], "--url", fake_node.url)[0] == 0
-        assert fake_node.asked[0][3] == body
-    fake_node.asked.clear()
-    homing(*VERBS["PUT /v1/state/{topic}"], "--url", fake_node.url)
-    assert fake_node.asked[0][2]["If-Match"] == '"1"'
-    homing(*VERBS["GET /v1/events"], "--url", fake_node.url)
-    assert fake_node.asked[1][1] == "/v1/events?topic=a%2F%2B&from=-10m"
-
-
-def test_lists_have_columns_and_what_can_be_changed_has_a_tag(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, ANSWER)]
-    code, out, _ = homing("webhooks", "list", "--url", fake_node.url)
-    head, line = out.splitlines()
-    assert (code, head.split()) == (0, ["id", "url", "events", "devices", "methods", "enabled"])
-    assert line.split() == ["wh_1", "https://a.example/hook", "command.failed", "yes"]
-    fake_node.answers = [(200, {"name": "pilot", "rules": ["allow read *:* on *"]}, {"ETag": '"3"'})]
-    code, out, err = homing("admin", "roles", "show", "pilot", "--url", fake_node.url)
-    assert (code, out, err) == (0, "name   pilot\nrules  allow read *:* on *\n", 'tag "3"\n')
-    fake_node.answers = [(200, {"id": "wh_1"}, {"ETag": '"4"'})]
-    assert homing("webhooks", "show", "wh_1", "--url", fake_node.url) == (0, "id  wh_1\n", 'tag "4"\n')
-    fake_node.asked.clear()
-    homing("webhooks", "update", "wh_1", "--disabled", "--if-match", '"4"', "--url", fake_node.url)
-    assert (fake_node.asked[0][2]["If-Match"], fake_node.asked[0][3]) == ('"4"', {"enabled": False})
-
-
-def test_deliveries_are_read_page_by_page_up_to_the_limit(homing: Homing, fake_node: FakeNode) -> None:
-    def page(first: int, size: int, cursor: str | None) -> tuple[int, dict[str, Any]]:
-        found = [{"event_id": f"evt_{number}"} for number in range(first, first + size)]
-        return 200, {"waiting": 0, "deliveries": found, "cursor": cursor}
-
-    fake_node.answers = [page(0, 200, "a"), page(200, 50, "b")]
-    code, out, _ = homing("webhooks", "deliveries", "wh_1", "--limit", "250", "--url", fake_node.url)
-    assert (code, out.count("evt_")) == (0, 250)
-    queries = [target.partition("?")[2] for _, target, _, _ in fake_node.asked]
-    assert queries == ["limit=200", "limit=50&cursor=a"]
-    fake_node.asked.clear()
-    fake_node.answers = [page(0, 50, "a")]
-    assert homing("webhooks", "deliveries", "wh_1", "--url", fake_node.url)[1].count("evt_") == 50
-    assert len(fake_node.asked) == 1
-
-
-def test_people_see_words_and_not_json(homing: Homing, fake_node: FakeNode) -> None:
-    where = ("--url", fake_node.url)
-    fake_node.answers = [(200, {"delivered": True, "status": 204, "reason": None})]
-    assert homing("webhooks", "test", "wh_1", *where)[1] == "delivered  yes\nstatus     204\n"
-    event = {"at": "2026-03-01T08:00:00.000Z", "topic": "a/b", "data": {"n": 1}, "kind": None}
-    fake_node.answers = [(200, {"device_id": "dock-1", "presence": {"online": True}, "values": [event]})]
-    assert homing("state", "device", "dock-1", *where)[1].splitlines() == [
-        "device_id  dock-1",
-        "presence   online=yes",
-        "values",
-        '  at=2026-03-01T08:00:00.000Z topic=a/b data={"n": 1}',
-    ]
-    fake_node.answers = [(200, {"lines": [{"writer": "n1", "seq": 1, "line": {"who": "ci", "roles": ["a", "b"]}}]})]
-    assert homing("admin", "audit", "list", *where)[1].splitlines()[1].split("  ")[-1] == "who=ci roles=a, b"
-    fake_node.answers = [(200, {"events": [event], "cursor": "1", "more": False})]
-    assert homing("events", "read", *where)[1] == '2026-03-01T08:00:00.000Z  a/b  {"n": 1}\n'
-
-
-def test_an_answer_that_is_no_is_an_exit_code(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, {"delivered": False, "allowed": False, "intact": False})]
-    for typed in (
-        VERBS["POST /v1/webhooks/{webhook_id}/test"],
-        VERBS["POST /v1/access/check"],
-        ["admin", "audit", "verify"],
-    ):
-        assert homing(*typed, "--url", fake_node.url)[0] == 1
-
-
-def test_an_audit_that_is_empty_is_not_said_to_be_verified(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, {"intact": True, "lines": 0, "empty": True, "reason": "the audit is empty"})]
-    code, out, _ = homing("admin", "audit", "verify", "--url", fake_node.url)
-    assert (code, out.splitlines()[-1]) == (9, "reason  the audit is empty")
-
-
-def test_what_makes_no_sense_gets_a_sentence(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, ANSWER)]
-    where = ("--url", fake_node.url)
-    assert homing("state", "put", "a", "{", *where)[2].startswith("homing: DATA: not JSON: ")
-    assert homing("webhooks", "show", "..", *where) == (2, "", "homing: webhook_id: '..' cannot be part of a path\n")
-    assert homing("webhooks", "create", "https://a.example", *where)[0] == 2
-    assert fake_node.asked == []
-
-
-def test_who_follows_events_is_told_what_is_missing(homing: Homing, fake_node: FakeNode) -> None:
-    event = ANSWER["events"][0]
-    fake_node.answers = [
-        (200, [("gap", {"until": "2026-03-01T07:00:00.000Z"}), ("event", event)]),
-        (200, [("event", event)]),
-    ]
-    code, out, err = homing("events", "follow", "--count", "2", "--url", fake_node.url)
-    assert (code, out.splitlines()) == (0, ['2026-03-01T08:00:00.000Z a/b {"n": 1}'] * 2)
-    assert err == "homing: events until 2026-03-01T07:00:00.000Z are gone: they were dropped before they were read\n"
-    fake_node.answers = [(200, [("problem", {"status": 404, "detail": "there is no such database"})])]
-    assert homing("events", "follow", "--url", fake_node.url) == (
-        2,
-        "",
-        "homing: there is no such database (HTTP 404)\n",
-    )
-
-
-def test_lists_are_cut_where_they_were_asked_to_be(homing: Homing, fake_node: FakeNode) -> None:
-    page = {"commands": [COMMAND] * 3, "cursor": "c1"}
-    fake_node.answers = [(200, page)]
-    code, out, _ = homing("list", "-n", "5", "--state", "succeeded", "--output", "ndjson", "--url", fake_node.url)
-    assert (code, len(out.splitlines())) == (0, 5)
-    assert [target for _, target, _, _ in fake_node.asked] == [
-        "/v1/commands?state=succeeded&limit=5",
-        "/v1/commands?state=succeeded&limit=5&cursor=c1",
-    ]
-    assert homing("list", "-n", "0", "--url", fake_node.url)[0] == 2
-
-
-def test_a_pipe_has_no_width(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, {"commands": [COMMAND | {"device_id": "d" * 128, "method": "m" * 64}], "cursor": None})]
-    _, out, _ = homing("list", "--url", fake_node.url)
-    head, line = out.splitlines()
-    assert head.split() == ["id", "device", "method", "state", "created", "took"]
-    assert line.split()[:4] == [ID, "d" * 128, "m" * 64, "succeeded"]
-
-
-def test_what_is_not_there_gets_a_sentence(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(404, {"detail": f"there is no command {ID}"})]
-    said = f"homing: there is no command {ID}: homing list shows those on record\n"
-    for verb in ("get", "watch", "cancel", "explain"):
-        assert homing(verb, ID, "--url", fake_node.url) == (2, "", said)
-        assert json.loads(homing(verb, ID, "--url", fake_node.url, "--json")[1])["detail"]
-    fake_node.asked.clear()
-    said = "homing: 'nope' is no id of a command: homing list shows them\n"
-    assert homing("get", "nope", "--url", fake_node.url) == (2, "", said)
-    assert fake_node.asked == []
-
-
-def test_a_node_that_cannot_serve_says_so(homing: Homing, fake_node: FakeNode) -> None:
-    index = {"name": "homing", "version": "0.2.0", "node_id": "n1"}
-    broken = {"state": "not_ready", "checks": {"mqtt": "no connection"}}
-    fake_node.answers = [(200, index), (200, {"status": "ok"}), (503, broken)]
-    code, out, _ = homing("status", "--url", fake_node.url)
-    assert code == 1
-    assert out.splitlines() == ["homing 0.2.0, node n1: not_ready", "  mqtt    no connection"]
-
-
 def test_any_operation_can_be_called(homing: Homing, fake_node: FakeNode) -> None:
     fake_node.answers = [(200, '["é"]'.encode())]
     typed = ["api", "put", "/v1/roles/x?tenant=a{b}", '{"rules": []}', "--if-match", '"1"']
@@ -505,134 +349,6 @@ def test_a_verb_does_not_load_the_others() -> None:
     assert done.stdout == "[]\n"
 
 
-KEY: Final = make_key(lambda count: b"k" * count).text
-OPEN: Final = (200, {"open": True})
-LIMITS: Final = [
-    {"rule": "limit send *:* on * 5/s", "name": "few.1", "per": "principal", "share": 1.0, "left": 3, "count": 5},
-    {"rule": "limit send *:* on * concurrent 1 per device", "name": "few.2", "per": "device", "share": 1, "left": None},
-]
-WHO: Final = (200, {"open": False, "principal": "ci", "tenant": "air", "roles": ["pilot"], "limits": LIMITS})
-REFUSED: Final = (401, {"detail": "this node has to know who asks"})
-
-
-def test_a_key_is_tried_and_kept(homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    _type(monkeypatch, KEY)
-    fake_node.answers = [REFUSED, WHO]
-    code, out, err = homing("login", fake_node.url, "--stdin")
-    assert (code, out, err) == (0, "", f"You are ci at {fake_node.url}; kept as context 127.0.0.1.\n")
-    assert [headers.get("Authorization") for _, _, headers, _ in fake_node.asked] == [None, f"Bearer {KEY}"]
-    assert default_path().stat().st_mode & 0o777 == 0o600
-    code, out, _ = homing("whoami")
-    assert code == 0
-    assert out.splitlines()[0] == f"You are ci at {fake_node.url}"
-    assert "pilot" in out
-    assert out.splitlines()[-2:] == [
-        "  limit   limit send *:* on * 5/s: 3 left on this node",
-        "  limit   limit send *:* on * concurrent 1 per device: counted for each device",
-    ]
-    assert KEY not in homing("context", "list", "--json")[1]
-
-
-def test_a_key_that_is_refused_is_not_kept(
-    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _type(monkeypatch, KEY)
-    fake_node.answers = [REFUSED]
-    assert homing("login", fake_node.url, "--stdin")[0] == 8
-    _type(monkeypatch, "")
-    assert homing("login", fake_node.url, "--stdin")[0] == 2
-    assert not default_path().exists()
-
-
-def test_a_node_that_asks_nobody_needs_no_key(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [OPEN]
-    code, _, err = homing("login", fake_node.url, "--context", "here")
-    assert (code, err) == (0, f"Nobody is asked who they are at {fake_node.url}; kept as context here.\n")
-
-
-def test_people_log_in_by_password_and_out(
-    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _type(monkeypatch, "correct horse")
-    fake_node.answers = [(201, {"key": KEY}), WHO]
-    code, _, err = homing("login", fake_node.url, "--user", "ann", "--tenant", "air", "--stdin", "--context", "c")
-    assert code == 0, err
-    assert fake_node.asked[0][3] == {"name": "ann", "password": "correct horse", "tenant": "air"}
-    assert Contexts.load().get("c").key == KEY
-    fake_node.asked.clear()
-    fake_node.answers = [(204, b"")]
-    assert homing("logout") == (0, "", "The key of context c is removed here. Its login has ended.\n")
-    assert [(method, path) for method, path, _, _ in fake_node.asked] == [("DELETE", "/v1/login")]
-    assert fake_node.asked[0][2]["Authorization"] == f"Bearer {KEY}"
-    assert Contexts.load().get("c").key is None
-    assert homing("logout") == (0, "", "c has no key.\n")
-
-
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        (409, "It is still valid: homing keys revoke {id}."),
-        (401, "The node does not take it any more."),
-        (503, "The node says: full."),
-    ],
-)
-def test_who_logs_out_is_told_what_becomes_of_the_key(
-    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch, status: int, said: str
-) -> None:
-    _type(monkeypatch, KEY)
-    fake_node.answers = [REFUSED, WHO]
-    homing("login", fake_node.url, "--stdin", "--context", "c")
-    fake_node.answers = [(status, {"detail": "full"})]
-    told = said.format(id=KEY.split("_")[1])
-    assert homing("logout") == (0, "", f"The key of context c is removed here. {told}\n")
-
-
-def test_where_no_terminal_is_nobody_is_asked_for_a_secret(
-    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _type(monkeypatch, KEY)
-    fake_node.answers = [REFUSED]
-    for typed in (["login", fake_node.url], ["login", fake_node.url, "--user", "ann"]):
-        code, out, err = homing(*typed)
-        assert (code, out) == (2, "")
-        assert err == "homing: there is no terminal to ask at: give it on standard input, with --stdin\n"
-
-
-def test_contexts_are_chosen_and_forgotten(homing: Homing, fake_node: FakeNode, tmp_path: Path) -> None:
-    fake_node.answers = [OPEN]
-    for name in ("a", "b"):
-        homing("login", fake_node.url, "--context", name)
-    assert [line.split()[0:2] for line in homing("context", "list")[1].splitlines()[1:]] == [
-        ["a", fake_node.url],
-        ["b", "*"],
-    ]
-    assert homing("context", "use", "a")[0] == 0
-    assert Contexts.load().current == "a"
-    assert homing("context", "remove", "a")[0] == 0
-    assert homing("logout")[0] == 2
-    code, _, err = homing("context", "use", "x")
-    assert (code, err) == (2, "homing: there is no context 'x'; known: b\n")
-    default_path().chmod(0o644)
-    assert "chmod 600" in homing("whoami")[2]
-
-
-def _type(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    import io  # noqa: PLC0415
-
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{line}\n"))
-
-
-def test_explain_tells_people_what_it_was_and_what_nobody_knows(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, ANSWER)]
-    code, out, _ = homing("explain", ID, "--url", fake_node.url)
-    assert code == 0
-    first, *_, verdict, evidence, gap = out.strip().splitlines()
-    assert first == f"{COMMAND['method']} on {COMMAND['device_id']}: {COMMAND['state']}"
-    assert "n1  published  a/b" in out
-    assert (verdict, evidence) == ("What it was: the device did not answer", "  every node was asked")
-    assert gap == "  not known: n2 was restarted"
-
-
 def test_the_reference_has_every_verb_and_every_operation() -> None:
     page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
     for words in [[one] for one in (*ROOT_VERBS, *GROUPS)] + [verb_of(typed) for typed in VERBS.values()]:
@@ -644,37 +360,22 @@ def verb_of(typed: list[str]) -> list[str]:
     return typed[: 3 if typed[0] == "admin" else 2 if typed[0] in GROUPS else 1]
 
 
-def test_a_reader_goes_on_where_it_was_and_commits_what_it_has_shown(homing: Homing, fake_node: FakeNode) -> None:
-    kept = ANSWER["cursors"][0]
-    told = [("event", ANSWER["events"][0], "2.y"), ("event", ANSWER["events"][0], "2.z")]
-    fake_node.answers = [(200, kept, {"etag": '"t"'}), (200, told), (200, kept)]
-    code, out, err = homing("events", "follow", "a/+", "--reader", "archive", "--count", "2", "--url", fake_node.url)
-    assert (code, err, len(out.splitlines())) == (0, "", 2)
-    first, second, third = fake_node.asked
-    assert (first[:2], second[0]) == (("GET", "/v1/cursors/archive"), "GET")
-    assert second[2]["Last-Event-ID"] == kept["cursor"]
-    assert (third[:2], third[3]) == (("PUT", "/v1/cursors/archive"), {"cursor": "2.z", "topic": "a/+"})
-    assert third[2]["If-Match"] == '"t"'
-    both = homing("events", "follow", "--reader", "archive", "--distinct", "--url", fake_node.url)
-    assert both[0] == 2
-
-
-def test_a_reader_whose_place_was_taken_stops(homing: Homing, fake_node: FakeNode) -> None:
-    problem = {"type": "urn:homing:problem:precondition-failed", "title": "x", "status": 412, "detail": "is taken"}
-    fake_node.answers = [(200, ANSWER["cursors"][0]), (200, [("event", ANSWER["events"][0], "2.y")]), (412, problem)]
-    code, _, err = homing("events", "follow", "--reader", "archive", "--count", "1", "--url", fake_node.url)
-    assert (code, "is taken" in err) == (2, True)
-
-
-def test_results_of_a_run_are_all_targets_or_csv(homing: Homing, fake_node: FakeNode) -> None:
-    page = {"targets": ANSWER["targets"], "cursor": None}
-    fake_node.answers = [(200, {**page, "cursor": "x"}), (200, page)]
-    code, out, _ = homing("fleet", "results", RUN, "--url", fake_node.url)
-    assert (code, len(out.splitlines())) == (0, 3), "a head and both pages"
-    table = 'device_id,message\r\ndock-1,"no\nGPS"\r\n'
-    fake_node.answers = [(200, table.encode())]
-    code, out, _ = homing("fleet", "results", RUN, "--csv", "--state", "failed", "--url", fake_node.url)
-    assert (code, out) == (0, table.removesuffix("\r\n") + "\n")
-    method, target, headers, _ = fake_node.asked[-1]
-    assert (method, target) == ("GET", f"/v1/fleet-runs/{RUN}/targets?state=failed")
-    assert headers["Accept"] == "text/csv"
+def test_what_is_typed_is_what_is_asked(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, ANSWER)]
+    for operation, body in {
+        "POST /v1/webhooks": {"url": "https://a.example/hook", "events": ["command.failed"]},
+        "PATCH /v1/webhooks/{webhook_id}": {"url": "https://b.example", "enabled": False},
+        "POST /v1/keys": {"label": "x", "days": 3, "narrow": ["allow read *:* on *"]},
+        "PUT /v1/principals/{subject}/bindings": {"bindings": []},
+        "PUT /v1/roles/{name}": {"rules": ["allow send *:* on *"], "tenant": "air"},
+        "POST /v1/access/check": {"principal": "ci", "action": "send", "device": "dock-1"},
+        "POST /v1/events": [{"topic": "a/b", "data": {"n": 1}}],
+    }.items():
+        fake_node.asked.clear()
+        assert homing(*VERBS[operation], "--url", fake_node.url)[0] == 0
+        assert fake_node.asked[0][3] == body
+    fake_node.asked.clear()
+    homing(*VERBS["PUT /v1/state/{topic}"], "--url", fake_node.url)
+    assert fake_node.asked[0][2]["If-Match"] == '"1"'
+    homing(*VERBS["GET /v1/events"], "--url", fake_node.url)
+    assert fake_node.asked[1][1] == "/v1/events?topic=a%2F%2B&from=-10m"
