@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from http import HTTPStatus
@@ -42,7 +42,7 @@ Output = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 
-STATUSES: Final = {
+STATUSES: Final[Mapping[int, Exit]] = {
     HTTPStatus.UNAUTHORIZED: Exit.NOT_ALLOWED,
     HTTPStatus.FORBIDDEN: Exit.NOT_ALLOWED,
     HTTPStatus.TOO_MANY_REQUESTS: Exit.UNSENT,
@@ -79,14 +79,16 @@ def connected(
         if output is not Form.HUMAN:
             out.line(written(error.problem))
         raise Stop("" if output is not Form.HUMAN else str(error), code_of(error)) from None
-    except (UnreachableError, UnexpectedAnswerError) as error:
+    except UnreachableError as error:
         raise Stop(str(error), Exit.UNREACHABLE) from None
+    except UnexpectedAnswerError as error:
+        raise Stop(str(error), Exit.UNEXPECTED) from None
 
 
 def code_of(error: ProblemError) -> Exit:
     """The exit code of what a node refused."""
     other = Exit.USAGE if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else Exit.UNEXPECTED
-    return STATUSES.get(HTTPStatus(error.status), other)
+    return STATUSES.get(error.status, other)
 
 
 def quick(url: str | None, context: str | None, patience: timedelta) -> Homing:

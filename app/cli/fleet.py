@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.json_input import parse_json
 from app.cli.output import Form, Stop, err, out, plain, table, tell, written
 from app.cli.verbs import COMPLETED, HELP, Verb, cell, group
 from app.runtime.exits import Exit
@@ -100,7 +100,7 @@ def results(
 
 def _document(file: str) -> Any:  # noqa: ANN401 - any JSON
     try:
-        return json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+        return parse_json(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise Stop(f"{file}: {error.strerror}", Exit.USAGE) from None
     except ValueError as error:

@@ -39,10 +39,12 @@ class StandardStream:
         try:
             self._file.write(f"{text}\n")
             self._file.flush()
-        except BrokenPipeError:
-            # Whoever read has what they wanted, as head has. Python would complain once more when it ends.
+        except OSError as error:
+            # Python would complain once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
-            sys.exit(1)
+            if self._is_err or isinstance(error, BrokenPipeError):
+                sys.exit(1)  # whoever read has what they wanted, as head has
+            raise Stop(f"standard output cannot be written: {error.strerror}") from None
 
     @property
     def _file(self) -> TextIO:

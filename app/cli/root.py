@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from app import __version__
-from app.cli.output import Stop, complain
+from app.cli.output import Stop, complain, out
 from app.core.errors import ConfigurationError, HomingError, NodeIdTakenError
 from app.runtime.exits import Exit
 
@@ -191,13 +191,13 @@ def _found(place: str) -> Any:  # noqa: ANN401 - a function or an application
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - how typer calls it
     if value:
-        typer.echo(f"homing {__version__}")
+        out.line(f"homing {__version__}")
         raise typer.Exit
 
 
 def version() -> None:
     """Print the version."""
-    typer.echo(f"homing {__version__}")
+    out.line(f"homing {__version__}")
 
 
 def _options(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
@@ -13,6 +12,7 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import devices, methods, profiles
 from app.cli.dry_run import report_dry_run
+from app.cli.json_input import parse_json
 from app.cli.outcome import follow, report
 from app.cli.output import Form, Stop
 from app.core.durations import format_duration, parse_duration
@@ -183,7 +183,7 @@ def parse_params(pairs: Sequence[str], json_params: str | None) -> dict[str, Any
 
 def _object(where: str, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text, parse_constant=_no_constant)
+        found = parse_json(text)
     except ValueError as error:
         raise Stop(f"{where}: not JSON: {error}", Exit.USAGE) from None
     if not isinstance(found, dict):
@@ -193,13 +193,9 @@ def _object(where: str, text: str) -> dict[str, Any]:
 
 def _value(text: str) -> Any:  # noqa: ANN401 - any JSON value
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return parse_json(text)
     except ValueError:
         return text
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _check(device: str, timeout: str | None, hold: str | None, idempotency_key: str | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.json_input import parse_json
 from app.cli.output import Form, Stop, err, out, tell, written
 from app.runtime.exits import Exit
 
@@ -113,7 +113,7 @@ def draft(
 
 def _json(text: str) -> Any:  # noqa: ANN401 - any JSON
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         raise Stop(f"--params: is no JSON: {error}", Exit.USAGE) from None
 

@@ -1,0 +1,49 @@
+"""Output that goes nowhere, input that is no JSON, and answers of strangers: a sentence and the exit code for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.json_input import parse_json
+from tests.unit.cli.conftest import FakeNode, Homing
+
+ROOT = Path(__file__).parents[3]
+HERE = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+def test_output_on_a_full_disk_is_a_failure_that_says_so() -> None:
+    with Path("/dev/full").open("wb") as full:
+        line = [sys.executable, "-m", "app.cli", "version"]
+        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, env=HERE, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "homing: standard output cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "1e999", "[" * 100_000, '{"a": '])
+@pytest.mark.parametrize(
+    "verb", [("events", "publish", "t"), ("api", "PUT", "/v1/x"), ("send", "dock-1", "fly", "--params")]
+)
+def test_what_is_no_json_is_wrong_input(homing: Homing, verb: tuple[str, ...], text: str) -> None:
+    code, said, told = homing(*verb, text, "--url", "http://127.0.0.1:9")
+    assert (code, said) == (2, "")
+    assert "not JSON" in told
+
+
+def test_numbers_that_fit_stay_as_they_are() -> None:
+    assert parse_json('{"a": [1.5, 18446744073709551615, 1e3, null]}') == {"a": [1.5, 2**64 - 1, 1000.0, None]}
+
+
+@pytest.mark.parametrize(("status", "exit_code"), [(520, 7), (499, 2), (200, 7), (302, 7), (503, 5)])
+def test_answers_of_strangers_have_exit_codes(homing: Homing, fake_node: FakeNode, status: int, exit_code: int) -> None:
+    fake_node.answers = [(status, b'{"type": "about:blank"}' if status >= 400 else b"[]")]
+    code, _, told = homing("nodes", "--url", fake_node.url)
+    assert code == exit_code
+    assert told.startswith("homing: ")
