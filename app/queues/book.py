@@ -307,15 +307,15 @@ class QueueBook:
         raise QueueChangedError(_OTHERS)
 
     @_in_turn
-    async def move(self, queue: DeclaredQueue, now_us: int) -> None:
-        """Let all nodes look again where it is. QueueChangedError."""
+    async def move(self, queue: DeclaredQueue, now_us: int) -> bool:
+        """Let all nodes look again where it is. Return whether it is there. QueueChangedError."""
         for _ in range(ATTEMPTS):
             await self._read()
             there = self._known.by_id.get(queue.id)
             if there is None:
-                return
+                return False
             if await self._apply([DocumentChange(there.document, encode_queue(replace(there, moved_us=now_us)))]):
-                return
+                return True
         raise QueueChangedError(_OTHERS)
 
     async def _apply(self, changes: Sequence[DocumentChange]) -> bool:

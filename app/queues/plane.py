@@ -159,7 +159,7 @@ class QueuePlane:
     async def delete(self, queue: DeclaredQueue, *, if_empty: bool) -> None:
         """Delete it with all that is known of what it has not settled. QueueNotEmptyError."""
         self._check()
-        if if_empty and (waits := await self._waits(queue)):
+        if if_empty and (waits := (await self.stats(queue)).unsettled):
             raise QueueNotEmptyError(f"queue {queue.name!a} has {waits} events that are not settled")
         await self.book.delete(queue)
         await self._store.forget(self._sources.of(queue))
@@ -225,23 +225,25 @@ class QueuePlane:
         for source in self._sources.of(queue):
             if to is None or not source.dead:
                 await self._store.seek(source, behind)
-        await self.book.move(queue, now)
+        await self._moved(queue, now)
 
     async def redrive(self, queue: DeclaredQueue, until: Position | None) -> None:
         """Let it read its dead letters again, up to an instant; None is now."""
         self._check()
         now = await self._store.now()
         await self._store.redrive(self._sources.dead(queue), now if until is None else until)
-        await self.book.move(queue, now)
+        await self._moved(queue, now)
+
+    async def _moved(self, queue: DeclaredQueue, now: Position) -> None:
+        """Tell all nodes. Of a queue that was deleted meanwhile nothing may be left: its window was begun anew."""
+        if not await self.book.move(queue, now):
+            await self._store.forget(self._sources.of(queue))
+            raise QueueNotFoundError(f"there is no queue {queue.name!a}: it was deleted meanwhile")
 
     async def stats(self, queue: DeclaredQueue) -> QueueStats:
         """Return how it stands."""
         self._check()
         return await stats_in(self._store, self._sources.of(queue))
-
-    async def _waits(self, queue: DeclaredQueue) -> int:
-        stats = await self.stats(queue)
-        return stats.ready + stats.lent + stats.later + stats.held_back
 
     async def _run(self) -> None:
         await self._start()

@@ -29,6 +29,11 @@ class QueueStats:
     asked: Position
     consumers: tuple[tuple[str, Position], ...]
 
+    @property
+    def unsettled(self) -> int:
+        """Return how many events wait, are lent, or come back later."""
+        return self.ready + self.lent + self.later + self.held_back
+
 
 async def stats_in(store: QueueStore, sources: Sequence[QueueSource]) -> QueueStats:
     """Return how a queue with these sources stands. StoreUnavailableError."""

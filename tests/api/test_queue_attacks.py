@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.core.errors import QueueNotFoundError
 from app.runtime.system import SystemClock
 from homing_rig.receivers import Receiver, receiving
 from tests.api.rig import Rig, running
@@ -212,6 +213,24 @@ async def test_a_queue_that_is_deleted_under_a_channel_and_a_webhook_leaves_noth
         assert values(receiver)[before:] == [4]
         found = await counts(pushed)
         assert (found["ready"], found["lent"]) == (0, 0)
+
+
+@pytest.mark.parametrize("what", ["rewind", "redrive", "purge"])
+async def test_a_queue_that_is_deleted_while_it_is_moved_leaves_no_window(site: Rig, what: str) -> None:
+    """Whoever moves it knew it a moment ago, and begins its windows anew."""
+    await declare(site)
+    await publish(site, 1)
+    await take(site)
+    plane = site.application.ports.queues
+    assert plane is not None
+    queue = await plane.find("", "alarms")
+    assert (await site.http.delete(QUEUE)).status_code == 204
+    with pytest.raises(QueueNotFoundError):
+        await (
+            plane.redrive(queue, None) if what == "redrive" else plane.rewind(queue, 1 if what == "rewind" else None)
+        )
+    found = await plane._store.states(plane._sources.of(queue))
+    assert set(found) == {None}
 
 
 async def test_a_queue_in_a_folder_keeps_what_is_dated(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 from redis.asyncio import Redis
 
+from app.core.errors import QueueDiffersError
 from app.core.queues.keys import DECLARED
 from app.core.queues.model import QueueOptions, TopicRoute
 from app.queues.book import QueueBook
@@ -165,3 +167,21 @@ async def test_what_an_older_version_has_declared_is_not_missed(
     assert await place.declared.apply([DocumentChange("q -/b", b"4")], first + 8) is not None
     await reader.read(place.declared)
     assert reader.documents == {"q -/a": b"1", "q -/old": b"2", "q -/older": b"3", "q -/b": b"4"}
+
+
+async def test_of_two_who_declare_a_queue_otherwise_at_one_time_one_is_told_so(place: QueuePlace) -> None:
+    ids = iter(range(100))
+    books = [QueueBook(place.declared, ["events"], lambda: f"01ID{next(ids)}") for _ in range(2)]
+    for number in range(20):
+        given = [replace(OPTIONS, max_deliveries=1 + at) for at in range(2)]
+        declaring = (
+            book.declare("", f"q{number}", one, 0, BEGIN, lambda _: False)
+            for book, one in zip(books, given, strict=True)
+        )
+        found = await asyncio.gather(*declaring, return_exceptions=True)
+        refused = [one for one in found if isinstance(one, QueueDiffersError)]
+        ((queue, new),) = [one for one in found if not isinstance(one, BaseException)]
+        assert (len(refused), new) == (1, True)
+        for book in books:
+            await book.refresh()
+            assert book.get("", f"q{number}") == queue
