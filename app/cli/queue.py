@@ -17,7 +17,7 @@ from app.cli import queue_documents as documents
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import members
 from app.cli.output import Form, Stop, complain, out
-from app.cli.queue_handlers import Handlers
+from app.cli.queue_handlers import HandlerProcesses
 from app.cli.verbs import Verb, group
 from app.core.durations import parse_duration
 from app.runtime.exits import Exit
@@ -152,7 +152,7 @@ class _Work:
     ) -> None:
         self.failure: BaseException | None = None
         self._queue = queue
-        self._handlers = None if handler is None else Handlers(shlex.split(handler), SystemClock())
+        self._handlers = None if handler is None else HandlerProcesses(shlex.split(handler), SystemClock())
         self._loan = timedelta(0)
         self._left = count
         self._consumer = consumer

@@ -18,18 +18,18 @@ LONGEST: Final = timedelta(minutes=10)
 """For how long a handler keeps its event, where four loans are not longer: as a living connection does."""
 
 
-class Handlers:
-    """Those that run. Ctrl-C reaches the consumer alone, as they are in other groups."""
+class HandlerProcesses:
+    """The handlers that run. Ctrl-C reaches the consumer alone, as they are in other groups."""
 
     def __init__(self, command: Sequence[str], clock: Clock) -> None:
         self._command = command
         self._clock = clock
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._ended = False
+        self._ended = threading.Event()
         self._lock = threading.Lock()
 
     def run(self, event: bytes, loan: timedelta, extend: Callable[[], bool]) -> int | None:
-        """Its exit code, negative for a signal; None if it was killed by `end`. OSError where it cannot be started.
+        """Return its exit code, negative for a signal; None if `end` killed it. OSError where it cannot be started.
 
         `extend` is called three times in each loan while the handler runs, until it says False or too long has passed.
         The event is a file and no pipe, which who never reads it would fill.
@@ -38,7 +38,7 @@ class Handlers:
             given.write(event)
             given.seek(0)
             with self._lock:
-                if self._ended:
+                if self._ended.is_set():
                     return None
                 process = subprocess.Popen(self._command, stdin=given, process_group=0)
                 self._running.add(process)
@@ -47,12 +47,12 @@ class Handlers:
         finally:
             with self._lock:
                 self._running.discard(process)
-        return None if code and self._ended else code
+        return None if code and self._ended.is_set() else code
 
     def end(self) -> None:
         """Kill them, with what they have started, and begin no other."""
         with self._lock:
-            self._ended = True
+            self._ended.set()
             for one in self._running:
                 with suppress(ProcessLookupError):
                     os.killpg(one.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What is declared, as it was read last: queues, exchanges, and what this version cannot read, each document once."""
+"""The declarations as they were read last: queues, exchanges, and documents that this version cannot read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def tree_of(database: str, queues: Iterable[DeclaredQueue]) -> FilterTree[str]:
 
 
 def patterns_of(database: str, queue: DeclaredQueue) -> list[Pattern]:
-    """What a queue gets of a database."""
+    """The patterns of all that a queue gets of a database."""
     return [one.pattern(queue.tenant) for one in queue.options.routes if one.database == database]
 
 

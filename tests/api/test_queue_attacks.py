@@ -217,7 +217,7 @@ async def test_a_queue_that_is_deleted_under_a_channel_and_a_webhook_leaves_noth
 
 @pytest.mark.parametrize("what", ["rewind", "redrive", "purge"])
 async def test_a_queue_that_is_deleted_while_it_is_moved_leaves_no_window(site: Rig, what: str) -> None:
-    """Whoever moves it knew it a moment ago, and begins its windows anew."""
+    """The caller who moves it knew it a moment ago, and begins its windows anew."""
     await declare(site)
     await publish(site, 1)
     await take(site)

@@ -1,4 +1,4 @@
-"""What is declared, in each engine: whoever reads what has changed knows in the end what whoever reads all knows."""
+"""Declarations in each engine: a reader of changes knows in the end all that a reader of everything knows."""
 
 from __future__ import annotations
 
@@ -109,6 +109,7 @@ async def test_an_engine_that_went_back_to_an_older_copy_gives_no_version_twice(
     assert older is not None
     admin = Redis.from_url(request.getfixturevalue("redis_server").url)
     copy = await admin.dump(DECLARED)
+    assert copy is not None
     reader = Reader()
     lost = await place.declared.apply([DocumentChange("q -/lost", b"1")], older)
     await reader.read(place.declared)

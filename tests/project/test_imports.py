@@ -45,7 +45,7 @@ TOOLS = {
 
 OF_DISTRIBUTIONS = {"core", "settings", "runtime", "store", "mqtt", "profiles"}
 """All that the distributions in `tools/` may import of `app`; their verbs may import `cli` and `server` as well."""
-MEASURED = {"access", "api", "audit", "callbacks", "commands", "fleets"}
+MEASURED = {"access", "api", "audit", "callbacks", "commands", "fleets", "queues"}
 """Parts of `app` that the figures of the rig measure, and so may import besides."""
 DISTRIBUTIONS = {"homing_simulator": set[str](), "homing_rig": {"homing_simulator"}}
 """Packages of `tools/`, with those of the others that each may import. `app` imports none: they add verbs to it."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.queue_handlers import Handlers
+from app.cli.queue_handlers import HandlerProcesses
 from app.runtime.exits import Exit
 from app.runtime.system import SystemClock
 from tests.unit.cli.conftest import FakeNode
@@ -32,8 +32,8 @@ def shell(text: str) -> list[str]:
     return ["sh", "-c", text]
 
 
-def handlers_of(command: Sequence[str]) -> Handlers:
-    return Handlers(command, SystemClock())
+def handlers_of(command: Sequence[str]) -> HandlerProcesses:
+    return HandlerProcesses(command, SystemClock())
 
 
 def extended() -> bool:
@@ -46,7 +46,7 @@ def test_a_handler_gets_the_event_and_its_exit_code_is_told(tmp_path: Path) -> N
 
 
 def test_who_ends_is_done_though_what_it_started_reads_nothing_and_lives_on(tmp_path: Path) -> None:
-    """With a pipe the consumer would write into it for ever, as the child has the other end."""
+    """The consumer would write into a pipe for ever, as the child has the other end."""
     command = shell(f"sleep 600 & echo $! >{tmp_path}/child; exit 0")
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(handlers_of(command).run, LARGE, LOAN, extended)

@@ -29,7 +29,7 @@ from homing_rig.figures.many_queues import many as many_queues
 from homing_rig.figures.outage import outage
 from homing_rig.figures.primaries import channels, primaries
 from homing_rig.figures.profiles import profiles
-from homing_rig.figures.queue_declaring import declaring
+from homing_rig.figures.queue_declarations import declaring
 from homing_rig.figures.queue_delays import of_one_process
 from homing_rig.figures.queue_peers import peers
 from homing_rig.figures.queues import queues

@@ -69,7 +69,7 @@ async def _declare(book: QueueBook, name: str) -> None:
 
 @asynccontextmanager
 async def _books(url: str, number: int) -> AsyncIterator[list[QueueBook]]:
-    """So many nodes' knowledge of what is declared, each over a connection of its own."""
+    """Give the books of so many nodes, each over a connection of its own."""
     async with AsyncExitStack() as stack:
         books: list[QueueBook] = []
         for _ in range(number):
