@@ -11,7 +11,6 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from app.core.events.event import MAX_VALUE_BYTES
 from tests.api.rig import Rig, running
 from tests.services import NODE_USER, RedisProcess
 from tests.waiting import eventually
@@ -71,11 +70,6 @@ async def take_all(rig: Rig, count: int, **more: Any) -> list[dict[str, Any]]:
 async def settle(rig: Rig, **said: Any) -> dict[str, Any]:
     settled: dict[str, Any] = await call(rig, "settle", said)
     return settled
-
-
-async def letters_of(rig: Rig) -> list[Any]:
-    told: list[Any] = (await rig.http.get(f"{QUEUE}/dead")).json()["letters"]
-    return told
 
 
 async def counts(rig: Rig) -> dict[str, Any]:
@@ -162,78 +156,6 @@ async def test_what_is_given_back_comes_again_at_once_and_is_not_counted(site: R
     assert again["loan"] != one["loan"]
 
 
-async def test_what_failed_too_often_is_a_dead_letter_once_and_can_be_redriven(site: Rig) -> None:
-    await declare(site, max_deliveries=2, retry=["0ms"])
-    await publish(site, {"poison": True})
-    (one,) = await take(site)
-    await settle(site, retry=[{"loan": one["loan"]}])
-    (one,) = await take(site)
-    assert one["delivery"] == 2
-    await settle(site, retry=[{"loan": one["loan"]}])
-    letters: list[dict[str, Any]] = []
-
-    async def buried() -> bool:
-        letters[:] = (await site.http.get(f"{QUEUE}/dead")).json()["letters"]
-        return bool(letters)
-
-    await eventually(buried)
-    (letter,) = letters
-    assert (letter["reason"], letter["deliveries"], letter["database"]) == ("retry", 2, "events")
-    assert letter["event"] == one["event"]
-    assert (await counts(site))["dead"] == 1
-    await call(site, "redrive", {}, 204)
-    (again,) = await take(site)
-    assert (again["delivery"], again["event"]) == (1, one["event"])
-    assert (await settle(site, done=[again["loan"]]))["settled"] == 1
-    assert await take(site, wait="0ms") == []
-
-
-async def test_what_was_redriven_is_purged_like_all_else(site: Rig) -> None:
-    await declare(site)
-    await publish(site, {"poison": True})
-    (one,) = await take(site)
-    await settle(site, dead=[{"loan": one["loan"], "reason": "bad"}])
-    await eventually(lambda: letters_of(site))
-    await call(site, "redrive", {}, 204)
-
-    async def waits() -> bool:
-        return bool((await counts(site))["ready"] == 1)
-
-    await eventually(waits)
-    await call(site, "purge", None, 204)
-    assert (await counts(site))["ready"] == 0
-    assert await take(site, wait="0ms") == []
-
-
-async def test_a_consumer_says_why_an_event_is_dead(site: Rig) -> None:
-    await declare(site)
-    await publish(site, 1)
-    (one,) = await take(site, consumer="w1")
-    await settle(site, dead=[{"loan": one["loan"], "reason": "no such dock"}])
-
-    await eventually(lambda: letters_of(site))
-    assert [(one["reason"], one["consumer"]) for one in await letters_of(site)] == [("no such dock", "w1")]
-
-
-async def test_a_poison_of_the_largest_size_is_put_aside_whole(site: Rig) -> None:
-    await declare(site)
-    value = "x" * (MAX_VALUE_BYTES - 2)
-    await publish(site, value)
-    (one,) = await take(site)
-    await settle(site, dead=[{"loan": one["loan"], "reason": "\u00e4" * 512}])
-
-    async def letters() -> list[Any]:
-        told: list[Any] = (await site.http.get(f"{QUEUE}/dead")).json()["letters"]
-        return told
-
-    await eventually(letters)
-    (letter,) = await letters()
-    assert letter["event"]["data"] == value
-    await call(site, "redrive", {}, 204)
-    (again,) = await take(site)
-    assert again["event"]["data"] == value
-
-
 async def test_a_delay_that_is_declared_later_holds_from_then_on(site: Rig) -> None:
     await declare(site)
     await publish(site, 1)
@@ -304,122 +226,6 @@ async def test_events_that_are_too_old_or_too_young_are_not_lent(site: Rig) -> N
     assert await take(site, wait="700ms") == []
 
 
-async def test_a_queue_is_declared_once_and_changed_with_its_tag(site: Rig) -> None:
-    first = await declare(site, labels={"team": "ops"})
-    same = await declare(site, labels={"team": "ops"}, start="-10m")
-    assert (first.status_code, same.status_code, same.json()) == (201, 200, first.json())
-    differs = await declare(site, loan="1m")
-    assert differs.status_code == 409
-    assert differs.json()["type"].endswith("queue-differs")
-    assert "loan, labels" in differs.json()["detail"]
-    stale = await declare(site, loan="1m", headers={"If-Match": '"other"'})
-    assert stale.status_code == 412
-    tag = (await site.http.get(QUEUE)).headers["etag"]
-    changed = await declare(site, loan="1m", headers={"If-Match": tag})
-    assert (changed.status_code, changed.json()["loan"]) == (200, "1m")
-    order = await declare(site, loan="1m", order="device", headers={"If-Match": changed.headers["etag"]})
-    assert (order.status_code, order.json()["errors"][0]["field"]) == (422, "order")
-    assert [one["name"] for one in (await site.http.get("/v1/queues")).json()["queues"]] == ["alarms", "probe"]
-
-
-async def test_a_queue_is_deleted_with_what_waits_in_it(site: Rig) -> None:
-    await declare(site)
-    assert (await site.http.head(QUEUE)).status_code == 200
-    await publish(site, 1)
-    (one,) = await take(site)
-    assert (await site.http.delete(QUEUE, params={"if": "empty"})).status_code == 409
-    assert (await site.http.delete(QUEUE)).status_code == 204
-    assert (await site.http.head(QUEUE)).status_code == 404
-    assert (await site.http.post(f"{QUEUE}/take", json={})).json()["type"].endswith("queue-not-found")
-    await declare(site, start="-10m")
-    assert (await settle(site, done=[one["loan"]]))["over"] == [one["loan"]]
-    assert [again["event"]["data"] for again in await take(site)] == [1]
-
-
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"routes": []}, "routes"),
-    ({"routes": ROUTES * 2}, "routes"),
-    ({"routes": [{"database": "nowhere", "topic": "a"}]}, "routes.0.database"),
-    ({"routes": [{"database": "events", "topic": "a/#/b"}]}, "routes.0.topic"),
-    ({"routes": [{"database": "events", "topic": "$share/g/a"}]}, "routes.0.topic"),
-    ({"routes": [{"database": "events", "topic": "$homing/dead/#"}]}, "routes.0.topic"),
-    ({"loan": "soon"}, "loan"),
-    ({"loan": "13h"}, "loan"),
-    ({"retry": []}, "retry"),
-    ({"retry": ["1s", "13h"]}, "retry.1"),
-    ({"max_deliveries": 101}, "max_deliveries"),
-    ({"ttl": "1ms"}, "ttl"),
-    ({"delay": "25h"}, "delay"),
-    ({"ends_after": "1s"}, "ends_after"),
-    ({"start": "yesterday"}, "start"),
-    ({"labels": {"a": "b" * 200}}, "labels"),
-]
-
-
-async def test_a_wrong_declaration_names_the_field(site: Rig) -> None:
-    for body, field in WRONG:
-        found = await declare(site, **body)
-        assert found.status_code == 422, body
-        assert found.json()["errors"][0]["field"] == field, found.text
-    assert (await declare(site, name="Alarms")).json()["errors"][0]["field"] == "name"
-
-
-OTHER = {"database": "events", "topic": "site/+/fire"}
-
-
-async def reroute(site: Rig, what: str, *routes: dict[str, str], tag: str | None = None) -> httpx.Response:
-    headers = {} if tag is None else {"If-Match": tag}
-    return await site.http.post(f"{QUEUE}/{what}", json={"routes": routes}, headers=headers)
-
-
-async def test_routes_are_added_and_removed_one_by_one(site: Rig) -> None:
-    before = (await declare(site)).headers["ETag"]
-    added = await reroute(site, "bind", OTHER)
-    assert added.json()["routes"] == [*ROUTES, OTHER]
-    assert added.headers["ETag"] != before
-    assert (await reroute(site, "bind", OTHER, *ROUTES)).headers["ETag"] == added.headers["ETag"]
-    await site.http.post("/v1/events", json=[{"topic": "site/a/fire", "data": "hot"}])
-    (one,) = await take(site)
-    assert one["event"]["data"] == "hot"
-    removed = await reroute(site, "unbind", OTHER, {"database": "events", "topic": "never/bound"})
-    assert (removed.json()["routes"], removed.headers["ETag"]) == (ROUTES, before)
-    assert (await declare(site)).status_code == 200
-
-
-async def test_routes_are_changed_on_the_condition_that_nobody_else_did(site: Rig) -> None:
-    before = (await declare(site)).headers["ETag"]
-    assert (await reroute(site, "bind", OTHER, tag=before)).is_success
-    for what in ("bind", "unbind"):
-        assert (await reroute(site, what, OTHER, tag=before)).status_code == 412, what
-    together = await asyncio.gather(
-        *(reroute(site, "bind", {"database": "events", "topic": f"site/+/{number}"}) for number in range(4))
-    )
-    assert all(one.is_success for one in together)
-    assert len((await site.http.get(QUEUE)).json()["routes"]) == 6
-
-
-async def test_wrong_routes_are_not_added_or_removed(site: Rig) -> None:
-    tag = (await declare(site)).headers["ETag"]
-    many = [{"database": "events", "topic": f"a/{number}"} for number in range(64)]
-    wrong: list[tuple[str, list[dict[str, str]], str]] = [
-        ("bind", [], "routes"),
-        ("unbind", [], "routes"),
-        ("unbind", ROUTES, "routes"),
-        ("bind", many, "routes"),
-        ("bind", [{"database": "nowhere", "topic": "a"}], "routes.0.database"),
-        ("bind", [{"database": "events", "topic": "a/#/b"}], "routes.0.topic"),
-        ("bind", [{"database": "events", "topic": "$homing/dead/-/alarms"}], "routes.0.topic"),
-        ("bind", [{"exchange": "nowhere", "key": "a"}], "routes.0.exchange"),
-        ("unbind", [{"exchange": "nowhere", "key": "a"}], "routes.0.exchange"),
-    ]
-    for what, routes, field in wrong:
-        found = await reroute(site, what, *routes)
-        assert (found.status_code, found.json()["errors"][0]["field"]) == (422, field), (what, routes, found.text)
-    missing = await site.http.post("/v1/queues/nobody/bind", json={"routes": ROUTES})
-    assert (missing.status_code, missing.json()["type"].rpartition(":")[2]) == (404, "queue-not-found")
-    assert (await site.http.get(QUEUE)).headers["ETag"] == tag
-
-
 async def test_wrong_calls_name_the_field_and_settle_nothing(site: Rig) -> None:
     await declare(site)
     await publish(site, 1)
@@ -481,21 +287,6 @@ async def test_what_nobody_settles_is_lent_again(site: Rig) -> None:
     assert (again["delivery"], again["event"]) == (2, one["event"])
     assert (await settle(site, done=[one["loan"]]))["over"] == [one["loan"]]
     assert (await settle(site, done=[again["loan"]]))["settled"] == 1
-
-
-async def test_what_nobody_ever_settles_is_put_aside(site: Rig) -> None:
-    await declare(site, loan="1s", max_deliveries=2)
-    await publish(site, "stuck")
-    letters: list[dict[str, Any]] = []
-
-    async def put_aside() -> bool:
-        await take(site, wait="1s", consumer="w1")
-        letters[:] = (await site.http.get(f"{QUEUE}/dead")).json()["letters"]
-        return bool(letters)
-
-    await eventually(put_aside)
-    told = [(one["reason"], one["deliveries"], one["consumer"], one["event"]["data"]) for one in letters]
-    assert told == [("deadline", 2, "w1", "stuck")]
 
 
 async def test_events_older_than_their_time_are_not_lent(site: Rig) -> None:

@@ -256,77 +256,6 @@ async def test_F15_a_lease_that_another_incarnation_holds_is_lost(
     await other.leave()
 
 
-async def test_F50_a_dead_nodes_session_is_an_orphan_until_it_is_adopted(
-    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
-) -> None:
-    dead = redis_member(redis_server.node_url, Heard())
-    await dead.join(info("n2"))
-    assert list(await joined[0].orphans()) == []
-    await _crash(dead, redis, "n2")
-    assert list(await joined[0].orphans()) == [info("n2")]
-    assert await joined[0].claim(info("n2"), timedelta(seconds=30))
-    await joined[0].adopted(info("n2"))
-    assert list(await joined[0].orphans()) == []
-    assert await redis.zscore("mqtt:nodes", "n2") is None
-    assert await redis.keys("*n2*") == []
-
-
-async def test_F50_one_session_is_adopted_by_one_node(
-    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
-) -> None:
-    third, dead = (redis_member(redis_server.node_url, Heard()) for _ in range(2))
-    await third.join(info("n3"))
-    await dead.join(info("n2"))
-    assert not await joined[0].claim(info("n2"), timedelta(seconds=30))  # it lives
-    await _crash(dead, redis, "n2")
-    assert await joined[0].claim(info("n2"), timedelta(seconds=30))
-    assert await joined[0].claim(info("n2"), timedelta(seconds=30))
-    assert not await third.claim(info("n2"), timedelta(seconds=30))
-    await redis.delete("mqtt:adoption:{n2}:homing-n2-i1")  # the adopter died over it
-    assert await third.claim(info("n2"), timedelta(seconds=30))
-    await third.leave()
-
-
-async def test_a_member_never_claims_its_own_session(joined: tuple[RedisCluster, Heard], redis: Redis) -> None:
-    await redis.delete(LEASE_KEY)
-    assert not await joined[0].claim(info("n1"), timedelta(seconds=30))
-
-
-async def test_F15_a_node_whose_session_is_claimed_never_gets_its_lease_back(
-    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
-) -> None:
-    paused = redis_member(redis_server.node_url, Heard())
-    await paused.join(info("n2"))
-
-    async def claimed() -> bool:
-        await redis.delete("mqtt:lease:{n2}")  # which it may take again before the next line
-        return await joined[0].claim(info("n2"), timedelta(seconds=30))
-
-    await eventually(claimed)
-    await asyncio.wait_for(paused.fenced(), PATIENCE)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(paused.still_member(info("n2").client_id), 0.3)
-    await paused.join(info("n2", "i2"), replaces=info("n2"))
-    # The connection of the session before must not come back under the lease of the next: nobody would adopt it again.
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(paused.still_member(info("n2").client_id), 0.3)
-    await asyncio.wait_for(paused.still_member(info("n2", "i2").client_id), PATIENCE)
-    assert set(await joined[0].orphans()) == {info("n2")}
-    await paused.leave()
-
-
-async def test_F51_a_session_that_was_kept_on_leaving_is_an_orphan(redis_server: RedisProcess, redis: Redis) -> None:
-    first = redis_member(redis_server.node_url, Heard())
-    await first.join(info("n1"))
-    await first.leave(session_kept=True)
-    second = redis_member(redis_server.node_url, Heard())
-    await second.join(info("n1", "i2"))
-    assert list(await second.orphans()) == [info("n1")]
-    assert await second.claim(info("n1"), timedelta(seconds=30))
-    await second.adopted(info("n1"))
-    await second.leave()
-
-
 async def test_a_draining_node_is_not_listed(joined: tuple[RedisCluster, Heard]) -> None:
     await joined[0].drain()
     assert list(await joined[0].nodes()) == []
@@ -362,13 +291,6 @@ async def _lost(member: RedisCluster) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-async def _crash(member: RedisCluster, redis: Redis, node_id: str) -> None:
-    """Stop all signs of life without a farewell."""
-    await member._end_tasks()
-    await member._redis.close()
-    await redis.delete(f"mqtt:lease:{{{node_id}}}", f"mqtt:knows:{{{node_id}}}")
 
 
 async def test_F21_a_frozen_connection_is_noticed_and_replaced() -> None:
@@ -407,91 +329,6 @@ async def test_nothing_remains_when_everybody_left(redis: Redis, joined: tuple[R
     await joined[0].leave()
     assert await redis.keys("mqtt:*n1*") == []
     assert await redis.zscore("mqtt:nodes", "n1") is None
-
-
-async def test_members_share_a_charter_that_a_store_without_memory_makes_anew(
-    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
-) -> None:
-    other = redis_member(redis_server.node_url, Heard())
-    first = await joined[0].charter()
-    assert await other.charter() == first
-    assert len(first.group) == 32
-    await redis.flushall()
-    assert await other.charter() != first
-    await other.leave()
-
-
-async def test_a_member_is_fenced_when_the_charter_has_changed(
-    joined: tuple[RedisCluster, Heard], redis: Redis
-) -> None:
-    await joined[0].charter()
-    await redis.delete("mqtt:cluster")  # and not its lease
-    await asyncio.wait_for(joined[0].fenced(), PATIENCE)
-    assert joined[0]._counters["charter.changed"] == 1
-
-
-async def test_the_charter_ends_with_the_last_node(joined: tuple[RedisCluster, Heard], redis: Redis) -> None:
-    await joined[0].charter()
-    assert 60_000 < await redis.pttl("mqtt:cluster") <= 65_000
-
-
-@pytest.mark.parametrize("memory", ["lost", "kept"])
-async def test_the_session_of_an_incarnation_that_goes_on_as_another_is_an_orphan_though_the_store_forgot_it(
-    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess, memory: str
-) -> None:
-    if memory == "lost":
-        await redis.flushall()
-    await joined[0].join(info("n1", "i2"), replaces=info("n1"))
-    survivor = redis_member(redis_server.node_url, Heard())
-    await survivor.join(info("n2"))
-    assert list(await survivor.orphans()) == [info("n1")]
-    assert await survivor.claim(info("n1"), timedelta(seconds=30))
-    await survivor.adopted(info("n1"))
-    assert list(await survivor.orphans()) == []
-    await survivor.leave()
-
-
-async def test_a_store_that_forgets_again_is_told_again_which_sessions_were_left(
-    joined: tuple[RedisCluster, Heard], redis: Redis
-) -> None:
-    member = joined[0]
-    for number in (1, 2, 3):
-        await redis.flushall()
-        await member.charter()
-        await member.join(info("n1", f"i{number + 1}"), replaces=info("n1", f"i{number}"))
-    assert set(await member.orphans()) == {info("n1", f"i{number}") for number in (1, 2, 3)}
-    for orphan in await member.orphans():
-        await member.adopted(orphan)
-    await member.join(info("n1", "i5"), replaces=info("n1", "i4"))  # it has forgotten nothing
-    assert set(await member.orphans()) == {info("n1", "i4")}
-
-
-async def test_a_session_that_lost_its_connection_may_be_claimed_under_a_standing_lease(
-    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
-) -> None:
-    cut_off = redis_member(redis_server.node_url, Heard())
-    await cut_off.join(info("n2"))
-    assert await joined[0].claim(info("n2"), timedelta(seconds=30), lost=True)
-    await asyncio.wait_for(cut_off.fenced(), PATIENCE)
-    assert await redis.exists("mqtt:lease:{n2}") == 0
-    await cut_off.join(info("n2", "i2"), replaces=info("n2"))  # at once, and its old session stays claimed
-    assert list(await joined[0].orphans()) == [info("n2")]
-    third = redis_member(redis_server.node_url, Heard())
-    await third.join(info("n3"))
-    assert not await third.claim(info("n2"), timedelta(seconds=30), lost=True)
-    for member in (third, cut_off):
-        await member.leave()
-
-
-async def test_a_claimed_session_is_remembered_until_it_is_adopted(
-    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
-) -> None:
-    dead = redis_member(redis_server.node_url, Heard())
-    await dead.join(info("n2"))
-    await _crash(dead, redis, "n2")
-    await redis.pexpire("mqtt:sessions:{n2}", 5_000)
-    assert await joined[0].claim(info("n2"), timedelta(seconds=30))
-    assert await redis.pttl("mqtt:sessions:{n2}") > 30_000
 
 
 UNREADABLE = [
@@ -544,60 +381,6 @@ async def test_members_live_on_at_maxmemory() -> None:
             assert member._counters["lease.renewal_failed"] == 0
         for one in (member, late):
             await one.leave()
-
-
-async def test_members_that_lost_the_list_of_nodes_agree_on_another_charter(
-    joined: tuple[RedisCluster, Heard], redis: Redis
-) -> None:
-    """Nobody knows any more of dead nodes in it: their sessions must not share in what comes from now on."""
-    member, _ = joined
-    charter = await member.charter()
-    await eventually(lambda: redis.hexists("mqtt:cluster", "listed"))
-    await redis.delete("mqtt:nodes")
-    await asyncio.wait_for(member.fenced(), PATIENCE)
-    again = await member.charter()
-    assert again != charter
-    assert again.age < timedelta(seconds=PATIENCE)
-
-
-async def test_a_node_that_joins_does_not_hide_that_the_list_of_nodes_was_lost(
-    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
-) -> None:
-    member, _ = joined
-    await member.charter()
-    await eventually(lambda: redis.hexists("mqtt:cluster", "listed"))
-    late = redis_member(redis_server.node_url, Heard())
-    await late.charter()
-    await redis.delete("mqtt:nodes")
-    await late.join(info("n2"))
-    await asyncio.wait_for(member.fenced(), PATIENCE)
-    await asyncio.wait_for(late.fenced(), PATIENCE)
-    assert await late.charter() == await member.charter()
-    await late.leave()
-
-
-async def test_a_cluster_whose_last_node_left_keeps_its_charter(redis: Redis, redis_server: RedisProcess) -> None:
-    charters = []
-    for _ in range(2):
-        member = redis_member(redis_server.node_url, Heard())
-        charters.append(await member.charter())
-        await member.join(info("n1"))
-        await eventually(lambda: redis.hexists("mqtt:cluster", "listed"))
-        await member.leave()
-    assert charters[0] == charters[1]
-
-
-async def test_a_charter_that_was_copied_is_replaced_once(redis: Redis, redis_server: RedisProcess) -> None:
-    one, two = (redis_member(redis_server.node_url, Heard()) for _ in range(2))
-    copied = await one.charter()
-    assert await two.charter() == copied
-    await redis.zadd("mqtt:nodes", {"a node of the other cluster": 4e12})
-    own = await one.found_anew(copied)
-    assert own != copied
-    assert await redis.exists("mqtt:nodes") == 0
-    assert await two.found_anew(copied) == own
-    for member in (one, two):
-        await member.leave()
 
 
 async def test_a_member_that_was_not_heard_of_lately_strains_the_cluster(
