@@ -1,4 +1,4 @@
-"""Which application answers a request: that of its listener, or one that says why it is not served."""
+"""The choice of the application that answers a request: that of its listener, or one that says why it is refused."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from app.store.engine import open_directory
 
 Homing = Callable[..., tuple[int, str, str]]
 Read = Callable[[], Document]
+PASSWORD = "correct horse battery staple"
 
 
 @pytest.fixture
@@ -122,3 +124,7 @@ def admin_key(homing: Homing, read: Read) -> str:
     code, out, _ = homing("access", "init")
     assert code == 0
     return out.strip()
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import re
 import sqlite3
@@ -26,11 +25,6 @@ from app.store.engine import open_directory
 from tests.unit.cli.conftest import Homing, Read
 
 ROOT = Path(__file__).parents[3]
-PASSWORD = "correct horse battery staple"
-
-
-def type_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
 def credential_of(document: Document, key: str) -> Credential:

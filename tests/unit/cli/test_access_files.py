@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.conftest import Homing, Read
-from tests.unit.cli.test_access import PASSWORD, counts, principal, type_in
+from tests.unit.cli.conftest import PASSWORD, Homing, Read, type_in
+from tests.unit.cli.test_access import counts, principal
 
 FILE: dict[str, Any] = {
     "tenants": [

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from app.access.login.passwords import Passwords
-from tests.unit.cli.conftest import Homing, Read
-from tests.unit.cli.test_access import PASSWORD, counts, principal, type_in
+from tests.unit.cli.conftest import PASSWORD, Homing, Read, type_in
+from tests.unit.cli.test_access import counts, principal
 
 
 async def _right_ones(kept: str, *passwords: str) -> list[bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
@@ -12,6 +13,7 @@ import pytest
 
 from app.core import errors
 
+ROOT = Path(__file__).parents[3]
 SUBJECTS = [import_module(f"{errors.__name__}.{found.name}") for found in iter_modules(errors.__path__)]
 _DRAWN = re.compile(r"^(?P<lead>[│├└─ ]*)(?P<name>\w+Error)\b", re.MULTILINE)
 
@@ -52,3 +54,15 @@ def test_the_package_names_every_file() -> None:
     files = {subject.__name__.rpartition(".")[2] for subject in SUBJECTS}
 
     assert set(re.findall(r"^(\w+)  ", errors.__doc__ or "", re.MULTILINE)) == files - {"base"}
+
+
+def test_nobody_imports_the_files() -> None:
+    door = ROOT / "app" / "core" / "errors"
+    modules = [*(ROOT / "app").rglob("*.py"), *(ROOT / "tools").rglob("homing_*/**/*.py")]
+    found = [
+        str(one.relative_to(ROOT))
+        for one in modules
+        if one.parent != door and f"{errors.__name__}." in one.read_text(encoding="utf-8")
+    ]
+
+    assert found == [], f"import them from {errors.__name__}"
