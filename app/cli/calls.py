@@ -79,10 +79,8 @@ def connected(
         if output is not Form.HUMAN:
             out.line(written(error.problem))
         raise Stop("" if output is not Form.HUMAN else str(error), code_of(error)) from None
-    except UnreachableError as error:
+    except (UnreachableError, UnexpectedAnswerError) as error:
         raise Stop(str(error), Exit.UNREACHABLE) from None
-    except UnexpectedAnswerError as error:
-        raise Stop(str(error), Exit.UNEXPECTED) from None
 
 
 def code_of(error: ProblemError) -> Exit:
