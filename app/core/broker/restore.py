@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from app.core.broker.codes import Property
 from app.core.broker.journal import BrokerChanges
 from app.core.broker.rows import BrokerRows, read_rows
 from app.core.broker.session import Outgoing
@@ -46,11 +47,14 @@ def _sessions(broker: Broker, found: BrokerRows) -> None:
         session.durable = head.durable
         session.owner = head.owner
         session.will = head.will
-        session.since = head.since - broker.epoch
+        # A clock that has stepped back would put it into the future, and its end and its will a day late with it.
+        session.since = min(head.since - broker.epoch, broker.now())
         session.changed()
         if not head.connected:
             session.ends_at = session.since + head.expiry
-            session.will_at = None if head.will_at is None else head.will_at - broker.epoch
+            if head.will is not None and head.will_at is not None:
+                delay = head.will.properties.number(Property.WILL_DELAY_INTERVAL)
+                session.will_at = min(head.will_at - broker.epoch, session.since + delay)
 
 
 def _parts(broker: Broker, found: BrokerRows, astray: BrokerChanges) -> None:

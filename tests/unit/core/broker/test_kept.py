@@ -66,6 +66,23 @@ def test_a_message_is_kept_with_all_the_subscriptions_that_brought_it(count: int
     assert sorted(message.properties.subscription_identifiers) == [*range(1, count + 1)]
 
 
+def test_a_clock_that_has_stepped_back_delays_no_will_and_no_end_of_a_session() -> None:
+    bench = KeptBench()
+    late = WillMessage("w", b"gone", 1, properties=properties(WILL_DELAY_INTERVAL=60))
+    durable(bench, "away", will=late, expiry=3600).drop()
+    bench.clock.ahead -= 86_400
+    bench.kill()
+    watcher = bench.connected("watcher")
+    watcher.subscribe("w")
+    bench.pass_seconds(50)
+    assert watcher.hear() == []
+    bench.pass_seconds(15)
+    assert watcher.only(Publish).payload == b"gone"
+    assert "away" in bench.broker.sessions
+    bench.pass_seconds(3600)
+    assert "away" not in bench.broker.sessions
+
+
 def test_in_flight_is_said_again_with_the_same_identifiers_in_the_same_order() -> None:
     bench = KeptBench()
     reader, talker = durable(bench, "reader"), bench.connected("talker")
