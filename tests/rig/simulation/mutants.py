@@ -200,7 +200,7 @@ MUTANTS: Final = {
         Mutant(outcome_overwritten, ("I2", "I3", "I5")),
         Mutant(of_chaos.puback_before_store, ("I4",), 60),
         Mutant(redelivered_is_dropped, ("I4",)),
-        Mutant(silence_ends_a_session, ("L1", "I4"), 200, 200),
+        Mutant(silence_ends_a_session, ("L1", "I4"), 300, 200),
         Mutant(stale_wake_up, ("I2", "I3", "I5")),
         Mutant(of_chaos.stops_without_handing_over, ("I4", "L1"), 100),
         Mutant(of_chaos.sweep_off, ("I1", "L1"), 100),
