@@ -15,7 +15,7 @@ from typing import Final
 from app.core.clock import Clock
 
 LONGEST: Final = timedelta(minutes=10)
-"""For how long a handler keeps its event, where four loans are not longer: as a living connection does."""
+"""The time for which a handler keeps its event, as a living connection does, where four loans are not longer."""
 
 
 class HandlerProcesses:

@@ -20,7 +20,7 @@ from app.core.errors import HomingError
 from app.runtime.telemetry import Counters
 
 EVERY_SECONDS: Final = 0.25
-"""How often a node looks whether it has the store."""
+"""The time between two looks of a node at the store."""
 PATIENCE_SECONDS: Final = 0.5
 """A store that has not answered by then is away."""
 LATE_SECONDS: Final = 0.25
@@ -31,7 +31,7 @@ HAD_SECONDS: Final = 2.0
 """A node that has had the store for so long without a break has not seen it come back from an outage, as those do that
 still wait for their next attempt to connect."""
 REST_SECONDS: Final = 10.0
-"""How long a node keeps its share after it has stepped down, though it lose the store over and over."""
+"""The time after a step-down in which a node keeps its share, though it lose the store over and over."""
 
 
 class StoreAnswers(Protocol):
@@ -101,15 +101,17 @@ class StepDown:
             self._say(Word.STORED, asker)
 
     async def _asked_store(self) -> bool:
+        """Return whether the store has answered this call; a call that failed late says nothing of it."""
         asked_at = self._clock.monotonic()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self._store.now()
-            self._note(asked_at, has=True)
         except (HomingError, TimeoutError):
             if self._clock.monotonic() - asked_at < PATIENCE_SECONDS + LATE_SECONDS:
                 self._note(asked_at, has=False)
-        return self._has
+            return False
+        self._note(asked_at, has=True)
+        return True
 
     def _note(self, asked_at: float, *, has: bool) -> None:
         if has is not self._has:

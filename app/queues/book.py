@@ -47,9 +47,9 @@ MOST_QUEUES: Final = 1000
 MOST_OF_TENANT: Final = 100
 MOST_EXCHANGES_OF_TENANT: Final = 50
 ATTEMPTS: Final = 8
-"""How often a change is decided anew, as that of another node was faster."""
+"""The number of times that a change is decided anew, as that of another node was faster."""
 TURN_SECONDS: Final = 10.0
-"""How long a change waits for others of this node."""
+"""The time that a change waits for others of this node."""
 _OTHERS: Final = "others have changed queues meanwhile; try again"
 
 _P = ParamSpec("_P")

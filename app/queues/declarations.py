@@ -19,7 +19,7 @@ class KnownDeclarations:
 
     def __init__(self) -> None:
         self.queues: dict[str, DeclaredQueue] = {}
-        """By the names of their documents, in the order of these."""
+        """Queues by the names of their documents, and in the order of these."""
         self.by_id: Final[dict[str, DeclaredQueue]] = {}
         self.exchanges: dict[str, DeclaredExchange] = {}
         self.unreadable: Final[dict[str, bytes]] = {}

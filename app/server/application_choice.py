@@ -18,7 +18,7 @@ PROBES: Final = frozenset((b"/healthz", b"/readyz", b"/metrics"))
 
 
 Application: TypeAlias = Any
-"""As uvicorn types it."""
+"""An ASGI application, which uvicorn types no closer."""
 
 
 class ApplicationChoice:

@@ -289,7 +289,7 @@ def entry_of(reply: Reply) -> Entry:
 
 
 def anything_of(reply: Reply) -> Entry:
-    """As `entry_of`, of any operation: the value is None where the answer has no JSON."""
+    """Return what `entry_of` does, of any operation: the value is None where the answer has no JSON."""
     if not reply.is_success:
         raise problem_of(reply)
     return Entry(reply.value() if reply.is_json and reply.content else None, reply.headers.get("etag"))

@@ -14,6 +14,7 @@ from app.store.state import StateStore
 from tests.contract.directory_places import Place, postgresql_place, sqlite_place
 from tests.contract.event_engines import ENGINES, place_of
 from tests.contract.event_places import EventPlace
+from tests.contract.queue_places import QueuePlace, with_set_clock
 from tests.contract.sharded_backend import ShardedBackend
 from tests.contract.store_backends import (
     Backend,
@@ -64,6 +65,17 @@ async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         place = MemoryBackend() if request.param == "memory" else RocksBackend(tmp_path)
     yield place
     await place.close()
+
+
+@pytest.fixture(params=["memory", "redis", "rocks"])
+async def queue_place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QueuePlace]:
+    with_set_clock(monkeypatch)
+    found = QueuePlace(request.param, request)
+    await found.start()
+    try:
+        yield found
+    finally:
+        await found.store.close()
 
 
 @pytest.fixture

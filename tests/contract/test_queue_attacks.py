@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import count
 
 import pytest
@@ -30,7 +29,7 @@ from app.core.queues.loans import (
 from app.core.queues.model import QueueOptions, TopicRoute
 from app.queues.book import QueueBook
 from app.store.queues import TakeCall
-from tests.contract.queue_places import BEGIN, QueuePlace, with_set_clock
+from tests.contract.queue_places import BEGIN, QueuePlace
 
 SOURCE = QueueSource("01ATTACK", Shard("events", 0))
 SECOND = 1_000_000
@@ -42,8 +41,8 @@ OPTIONS = QueueOptions(routes=(TopicRoute("events", "site/+/alarm"),))
 class Window:
     """One window of an engine, and those who take from it."""
 
-    def __init__(self, place: QueuePlace) -> None:
-        self.place = place
+    def __init__(self, queue_place: QueuePlace) -> None:
+        self.place = queue_place
         self.rules = RULES
         self._calls = count()
 
@@ -78,20 +77,9 @@ class Window:
         return found
 
 
-@pytest.fixture(params=["memory", "redis", "rocks"])
-async def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QueuePlace]:
-    with_set_clock(monkeypatch)
-    found = QueuePlace(request.param, request)
-    await found.start()
-    try:
-        yield found
-    finally:
-        await found.store.close()
-
-
 @pytest.fixture
-def window(place: QueuePlace) -> Window:
-    return Window(place)
+def window(queue_place: QueuePlace) -> Window:
+    return Window(queue_place)
 
 
 def positions(loan: Loan | None) -> list[int]:
@@ -236,10 +224,10 @@ async def test_what_is_dated_is_bounded_and_takes_no_room_of_the_window(window: 
     assert await window.feed(dated={4000: later}) == 4000
 
 
-async def test_two_who_declare_and_delete_a_queue_leave_one_or_none(place: QueuePlace) -> None:
+async def test_two_who_declare_and_delete_a_queue_leave_one_or_none(queue_place: QueuePlace) -> None:
     """A caller gets a queue that was there, and never the id of one that was deleted before."""
     ids = count()
-    books = [QueueBook(place.declared, ["events"], lambda: f"01ID{next(ids)}") for _ in range(2)]
+    books = [QueueBook(queue_place.declared, ["events"], lambda: f"01ID{next(ids)}") for _ in range(2)]
     ended: list[str] = []
 
     async def declare(book: QueueBook) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -15,7 +15,7 @@ from app.core.queues.keys import DECLARED
 from app.core.queues.model import QueueOptions, TopicRoute
 from app.queues.book import QueueBook
 from app.store.declared import Declarations, Declared, DocumentChange
-from tests.contract.queue_places import BEGIN, QueuePlace, with_set_clock
+from tests.contract.queue_places import BEGIN, QueuePlace
 
 OPTIONS = QueueOptions(routes=(TopicRoute("events", "site/+/alarm"),))
 
@@ -39,17 +39,6 @@ class CountedDeclared:
         return await self._declared.apply(changes, expected)
 
 
-@pytest.fixture(params=["memory", "redis", "rocks"])
-async def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[QueuePlace]:
-    with_set_clock(monkeypatch)
-    found = QueuePlace(request.param, request)
-    await found.start()
-    try:
-        yield found
-    finally:
-        await found.store.close()
-
-
 class Reader:
     """Somebody who remembers what was read, and reads what has changed since."""
 
@@ -71,7 +60,7 @@ class Reader:
         return told.whole
 
 
-async def test_readers_of_changes_know_what_readers_of_all_know(place: QueuePlace) -> None:
+async def test_readers_of_changes_know_what_readers_of_all_know(queue_place: QueuePlace) -> None:
     random, readers, version = Random(7), [Reader() for _ in range(4)], 0
     for turn in range(300):
         changes = [
@@ -79,51 +68,51 @@ async def test_readers_of_changes_know_what_readers_of_all_know(place: QueuePlac
             for _ in range(random.choice((1, 1, 1, 5)))
         ]
         last = {one.name: one for one in changes}
-        applied = await place.declared.apply(list(last.values()), version)
+        applied = await queue_place.declared.apply(list(last.values()), version)
         assert applied is not None
         assert applied > version, "versions grow"
-        assert await place.declared.apply(changes, version) is None
+        assert await queue_place.declared.apply(changes, version) is None
         version = applied
         for reader, oftenness in zip(readers, (1, 3, 30, 100), strict=True):
             if not random.randrange(oftenness):
-                await reader.read(place.declared)
-                told = await place.declared.read()
+                await reader.read(queue_place.declared)
+                told = await queue_place.declared.read()
                 assert told.whole
                 assert (reader.version, reader.documents) == (told.version, told.documents)
 
 
-async def test_who_knows_all_is_told_nothing(place: QueuePlace) -> None:
-    assert await place.declared.apply([DocumentChange("q -/a", b"1")], 0)
+async def test_who_knows_all_is_told_nothing(queue_place: QueuePlace) -> None:
+    assert await queue_place.declared.apply([DocumentChange("q -/a", b"1")], 0)
     reader = Reader()
-    assert await reader.read(place.declared)
-    assert not await reader.read(place.declared)
+    assert await reader.read(queue_place.declared)
+    assert not await reader.read(queue_place.declared)
     assert reader.documents == {"q -/a": b"1"}
 
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)
 async def test_an_engine_that_went_back_to_an_older_copy_gives_no_version_twice(
-    place: QueuePlace, request: pytest.FixtureRequest
+    queue_place: QueuePlace, request: pytest.FixtureRequest
 ) -> None:
     """As when a replica takes over that lacks the last change: another one has another version, and all is read."""
-    older = await place.declared.apply([DocumentChange("q -/a", b"1")], 0)
+    older = await queue_place.declared.apply([DocumentChange("q -/a", b"1")], 0)
     assert older is not None
     admin = Redis.from_url(request.getfixturevalue("redis_server").url)
     copy = await admin.dump(DECLARED)
     assert copy is not None
     reader = Reader()
-    lost = await place.declared.apply([DocumentChange("q -/lost", b"1")], older)
-    await reader.read(place.declared)
+    lost = await queue_place.declared.apply([DocumentChange("q -/lost", b"1")], older)
+    await reader.read(queue_place.declared)
     await admin.restore(DECLARED, 0, copy, replace=True)
     await admin.aclose()
-    await place.pass_time(1_000_000)
-    other = await place.declared.apply([DocumentChange("q -/other", b"1")], older)
+    await queue_place.pass_time(1_000_000)
+    other = await queue_place.declared.apply([DocumentChange("q -/other", b"1")], older)
     assert other != lost
-    assert await reader.read(place.declared)
+    assert await reader.read(queue_place.declared)
     assert reader.documents == {"q -/a": b"1", "q -/other": b"1"}
 
 
-async def test_a_declaration_among_many_reads_none_of_them(place: QueuePlace) -> None:
-    declared = CountedDeclared(place.declared)
+async def test_a_declaration_among_many_reads_none_of_them(queue_place: QueuePlace) -> None:
+    declared = CountedDeclared(queue_place.declared)
     ids = iter(range(1000))
     books = [QueueBook(declared, ["events"], lambda: f"01ID{next(ids)}") for _ in range(2)]
     for number in range(50):
@@ -134,7 +123,7 @@ async def test_a_declaration_among_many_reads_none_of_them(place: QueuePlace) ->
     declared.documents = 0
     for number in range(10):
         await books[number % 2].declare("", f"new{number}", OPTIONS, 0, BEGIN, lambda _: False)
-    assert declared.documents <= 10 or place.name != "redis", "only what the other one has written"
+    assert declared.documents <= 10 or queue_place.name != "redis", "only what the other one has written"
     await books[1].delete(books[1].get("", "q7"))
     for book in books:
         await book.refresh()
@@ -142,37 +131,37 @@ async def test_a_declaration_among_many_reads_none_of_them(place: QueuePlace) ->
     assert len(books[0].all) == 59
 
 
-async def test_workers_of_one_node_that_declare_together_are_all_served(place: QueuePlace) -> None:
+async def test_workers_of_one_node_that_declare_together_are_all_served(queue_place: QueuePlace) -> None:
     ids = iter(range(1000))
-    book = QueueBook(place.declared, ["events"], lambda: f"01ID{next(ids)}")
+    book = QueueBook(queue_place.declared, ["events"], lambda: f"01ID{next(ids)}")
     declaring = [book.declare("", f"q{number}", OPTIONS, 0, BEGIN, lambda _: False) for number in range(50)]
     assert all(is_new for _, is_new in await asyncio.gather(*declaring))
     assert len(book.all) == 50
 
 
 async def test_what_an_older_version_has_declared_is_not_missed(
-    place: QueuePlace, request: pytest.FixtureRequest
+    queue_place: QueuePlace, request: pytest.FixtureRequest
 ) -> None:
-    if place.name != "redis":
+    if queue_place.name != "redis":
         pytest.skip("in one process there is one version")
     reader, server = Reader(), request.getfixturevalue("redis_server")
-    first = await place.declared.apply([DocumentChange("q -/a", b"1")], 0)
+    first = await queue_place.declared.apply([DocumentChange("q -/a", b"1")], 0)
     assert first is not None
-    await reader.read(place.declared)
+    await reader.read(queue_place.declared)
     async with Redis.from_url(server.url) as redis:
         await redis.hset(DECLARED, mapping={"q -/old": b"2", "version": str(first + 7)})
-    await reader.read(place.declared)
+    await reader.read(queue_place.declared)
     assert reader.documents == {"q -/a": b"1", "q -/old": b"2"}
     async with Redis.from_url(server.url) as redis:
         await redis.hset(DECLARED, mapping={"q -/older": b"3", "version": str(first + 8)})
-    assert await place.declared.apply([DocumentChange("q -/b", b"4")], first + 8) is not None
-    await reader.read(place.declared)
+    assert await queue_place.declared.apply([DocumentChange("q -/b", b"4")], first + 8) is not None
+    await reader.read(queue_place.declared)
     assert reader.documents == {"q -/a": b"1", "q -/old": b"2", "q -/older": b"3", "q -/b": b"4"}
 
 
-async def test_of_two_who_declare_a_queue_otherwise_at_one_time_one_is_told_so(place: QueuePlace) -> None:
+async def test_of_two_who_declare_a_queue_otherwise_at_one_time_one_is_told_so(queue_place: QueuePlace) -> None:
     ids = iter(range(100))
-    books = [QueueBook(place.declared, ["events"], lambda: f"01ID{next(ids)}") for _ in range(2)]
+    books = [QueueBook(queue_place.declared, ["events"], lambda: f"01ID{next(ids)}") for _ in range(2)]
     for number in range(20):
         given = [replace(OPTIONS, max_deliveries=1 + at) for at in range(2)]
         declaring = (

@@ -42,7 +42,7 @@ _IDENTIFIER: Final = Struct(">I")
 _MESSAGE: Final = Struct(">dH")
 _RETAIN, _RELEASED = 4, 8
 _MORE_IDENTIFIERS: Final = 4
-"""From this bit of the flags on: how many times 256 identifiers there are besides those that the count tells."""
+"""The lowest bit of the flags that tell how many times 256 identifiers there are besides the count."""
 
 _Packet = TypeVar("_Packet", Connect, Publish)
 

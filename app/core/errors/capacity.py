@@ -25,9 +25,9 @@ class RateLimitError(CapacityError):
         super().__init__(reason)
         self.retry_after = retry_after
         self.name = name
-        """What is limited."""
+        """The name of the limit."""
         self.policies = policies
-        """How often in how many seconds."""
+        """Each limit of that name: a number of times, and the seconds within which it is allowed."""
 
 
 class TooManyOpenError(CapacityError):

@@ -34,7 +34,7 @@ class UnpublishableError(InvalidInputError):
     """MQTT cannot carry this publication, now or later: trying again does not mend it."""
 
     code = "unpublishable"
-    """What the record of the command says."""
+    """The code of the error on the record of the command."""
     command_id: str | None = None
     """The command that it befell, which is on record as unsent."""
     command: Command | None = None

@@ -155,6 +155,14 @@ async def test_a_peer_that_has_lost_the_store_or_has_just_got_it_back_says_nothi
     assert peer.said == []
 
 
+async def test_a_peer_that_did_not_run_has_no_proof_that_the_store_is_there() -> None:
+    peer = Member()
+    await peer.lives(HAD_SECONDS + 1)
+    peer.has_store, peer.took = False, PATIENCE_SECONDS + LATE_SECONDS
+    await peer.hears(Word.STORE)
+    assert peer.said == []
+
+
 async def test_a_flood_of_questions_asks_the_store_once_at_a_time() -> None:
     peer = Member()
     await peer.lives(HAD_SECONDS + 1)

@@ -13,7 +13,7 @@ class MemoryQuestionTurns:
     def __init__(self, table: CommandTable) -> None:
         self._table = table
         self._turns: dict[str, tuple[int, str]] = {}
-        """By device, when the turn was taken (µs) and the question; the longest ago first."""
+        """The instant (µs) and the question of each device's turn, the oldest first."""
 
     async def turn_to_ask(self, device_id: str, command_id: str) -> str:
         now = self._table.now()

@@ -27,6 +27,7 @@ from app.store.redis.commands.holds import note_held
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import REGISTER
+from app.store.redis.driver.steps import StoreClocks
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import (
     MAX_JOINED,
@@ -41,19 +42,20 @@ from app.store.rules import (
 )
 
 GIVEN_UP_AFTER_US: Final = 500_000
-"""How much later than its budget a call may still be carried out: about so well is the clock of Redis known."""
+"""The time after its budget in which a call may still be carried out: about so well is the clock of Redis known."""
 
 
 class RedisRegister:
     """See the header of `register.lua` for the step."""
 
-    def __init__(self, lanes: Lanes, unreadable: Unreadable, *, clock: Clock, wake_key: WakeKey) -> None:
+    def __init__(
+        self, lanes: Lanes, unreadable: Unreadable, *, clock: Clock, clocks: StoreClocks, wake_key: WakeKey
+    ) -> None:
         self._lanes = lanes
         self._unreadable = unreadable
         self._clock = clock
         self._wake_key = wake_key
-        self._leads: dict[str, int] = {}
-        """By server: how far its clock was ahead of the monotonic one when it was told last, in microseconds."""
+        self._clocks = clocks
 
     async def put(self, registration: Registration) -> Registered | Joined:
         """See `CommandWriter.register`."""
@@ -81,13 +83,14 @@ class RedisRegister:
         )
         rest = (*_held_arguments(registration), *_lane_arguments(registration))
         server = self._lanes.server_of(script_keys[0])
-        reply = await self._lanes.run(REGISTER, script_keys, *fixed, self._given_up_at(server), *rest)
+        asked_at = self._clock.monotonic()
+        reply = await self._lanes.run(REGISTER, script_keys, *fixed, self._given_up_at(server, asked_at), *rest)
         if reply[0] == b"late":  # and yet it is waited for: the clock of Redis was set
-            self._note_clock(server, int(reply[1]))
-            reply = await self._lanes.run(REGISTER, script_keys, *fixed, self._given_up_at(server), *rest)
+            answered_at = self._clock.monotonic()
+            self._clocks.told(server, int(reply[1]), asked_at, answered_at)
+            reply = await self._lanes.run(REGISTER, script_keys, *fixed, self._given_up_at(server, answered_at), *rest)
         match reply:
             case [b"registered", created_at, deadline, state]:
-                self._note_clock(server, int(created_at))
                 held = state == b"held"
                 if held:
                     await note_held(self._lanes, registration.command_id)
@@ -116,16 +119,10 @@ class RedisRegister:
             case _:
                 return DeviceBusyError(busy(registration.device_id, None))
 
-    def _given_up_at(self, server: str) -> Argument:
-        """The instant on the server's clock from which nobody waits for a call of now; not known before its first."""
-        lead = self._leads.get(server)
-        return "" if lead is None else self._monotonic_us() + lead + round(self._lanes.budget * 1e6) + GIVEN_UP_AFTER_US
-
-    def _note_clock(self, server: str, now: int) -> None:
-        self._leads[server] = now - self._monotonic_us()
-
-    def _monotonic_us(self) -> int:
-        return round(self._clock.monotonic() * 1e6)
+    def _given_up_at(self, server: str, asked_at: float) -> Argument:
+        """The instant on the server's clock from which nobody waits for a call; empty where that clock is not known."""
+        now = self._clocks.at(server, asked_at)
+        return "" if now is None else now + round(self._lanes.budget * 1e6) + GIVEN_UP_AFTER_US
 
 
 def _held_arguments(registration: Registration) -> list[Argument]:

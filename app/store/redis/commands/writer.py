@@ -39,7 +39,7 @@ from app.store.redis.commands.register import RedisRegister, fixed_keys
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import CONFIRM, FINISH, HOLD_DECIDE, MARK, RESPOND, SWEEP, VERIFY
-from app.store.redis.driver.steps import LEAST_STEP_US, StoreSteps
+from app.store.redis.driver.steps import LEAST_STEP_US, StoreClocks
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import (
     CONFIRMED_FROM,
@@ -84,12 +84,11 @@ class RedisCommandWriter:
         self._clock = clock
         self._counters = counters
         self._wake_key = wake_key
-        self._steps: dict[str, StoreSteps] = {}
-        """By server: each has a clock of its own."""
+        self._clocks = StoreClocks(counters)
         # Attempts to respond must differ between nodes and restarts; nobody reads anything out of them.
         self._attempts_of = attempts_of
         self._attempts = count()
-        self._register = RedisRegister(lanes, unreadable, clock=clock, wake_key=wake_key)
+        self._register = RedisRegister(lanes, unreadable, clock=clock, clocks=self._clocks, wake_key=wake_key)
 
     async def register(self, registration: Registration) -> Registered | Joined:
         return await self._register.put(registration)
@@ -263,11 +262,7 @@ class RedisCommandWriter:
         """
         before = self._clock.monotonic()
         now = await self._lanes.now(key)
-        steps = self._steps.setdefault(server, StoreSteps())
-        step = steps.told(now, before, self._clock.monotonic())
-        if step:
-            self._counters["store.clock_steps"] += 1
-            _log.warning("store_clock_stepped", seconds=round(step / 1e6, 3))
+        steps = self._clocks.told(server, now, before, self._clock.monotonic())
         latest = now + micros(SWEEP_AHEAD) + round(self._lanes.budget * 1e6)
         eras = [number for one in steps.eras for number in (one.first, one.last, one.set_since)]
         return [now - LEAST_STEP_US, latest, *eras]

@@ -7,8 +7,11 @@ two steps is an era, and the sweep judges a command by the era that it is of.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
+
+import structlog
 
 LEAST_STEP_US: Final = 250_000
 """What is less than this is within the grace of a sweep."""
@@ -17,6 +20,8 @@ SLACK_US: Final = 2_000_000
 MOST_ERAS: Final = 8
 _END: Final = 2**53
 """Later than any instant; the largest number that Lua takes exactly."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,11 @@ class StoreSteps:
         """The latest ones; the last one is the present."""
         return self._eras
 
+    @property
+    def ahead(self) -> float | None:
+        """How far the store's time was ahead of the monotonic clock at most when it was told last (µs)."""
+        return None if self._lead is None else self._lead[1]
+
     def told(self, now: int, before: float, after: float) -> int:
         """The store said `now` between `before` and `after`: by how much its clock was set since the last time."""
         known, self._lead = self._lead, (now - after * 1e6, now - before * 1e6)
@@ -57,3 +67,25 @@ class StoreSteps:
         *past, present = (Era(one.first, one.last, one.set_since + step) for one in self._eras)
         ended = Era(present.first, now - step + SLACK_US, present.set_since)
         self._eras = [*past, ended, Era(now - SLACK_US, _END, 0)][-MOST_ERAS:]
+
+
+class StoreClocks:
+    """The clocks of all servers, each by what it told last. `counters` get the steps."""
+
+    def __init__(self, counters: Counter[str]) -> None:
+        self._counters = counters
+        self._steps: dict[str, StoreSteps] = {}
+
+    def told(self, server: str, now: int, before: float, after: float) -> StoreSteps:
+        """Note what a server said, as in `StoreSteps.told`; the steps of its clock."""
+        steps = self._steps.setdefault(server, StoreSteps())
+        step = steps.told(now, before, after)
+        if step:
+            self._counters["store.clock_steps"] += 1
+            _log.warning("store_clock_stepped", seconds=round(step / 1e6, 3))
+        return steps
+
+    def at(self, server: str, instant: float) -> int | None:
+        """The time of a server (µs) at an instant of the monotonic clock, at the latest; None before it told any."""
+        steps = self._steps.get(server)
+        return None if steps is None or steps.ahead is None else round(steps.ahead + instant * 1e6)
