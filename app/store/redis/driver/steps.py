@@ -48,7 +48,7 @@ class StoreSteps:
 
     @property
     def ahead(self) -> float | None:
-        """How far the store's time was ahead of the monotonic clock at most when it was told last (µs)."""
+        """The lead (µs) of the store's time over the monotonic clock when it was told last, at most."""
         return None if self._lead is None else self._lead[1]
 
     def told(self, now: int, before: float, after: float) -> int:
