@@ -22,7 +22,9 @@ from app.api.representation import command_json
 from app.audit.plane import AuditPlane, open_audit
 from app.broker.plane import open_broker
 from app.cluster.adopter import OnNodeDeath
-from app.command_plane import CommandPlane, open_commands
+from app.command_plane.observed import Observed, event_spans, open_observers
+from app.command_plane.plane import CommandPlane, open_commands
+from app.command_plane.way_out import CommandSurroundings
 from app.commands.held.rights import may_send
 from app.core.access.keys import make_key
 from app.drafts import open_drafts
@@ -33,7 +35,6 @@ from app.kernel import Adapters, Kernel, open_kernel
 from app.membership import open_canary, open_membership
 from app.metrics import MetricsExposition, NodeMetrics
 from app.node import Node
-from app.observed import Observed, event_spans, open_observers
 from app.observers.measures import CommandMeasures
 from app.overview import NodeDeaths, Overviews, glance_at
 from app.plane import HasPlane, observers_of, services_of
@@ -44,7 +45,6 @@ from app.runtime.services import Services
 from app.runtime.telemetry import Fill
 from app.settings import Settings
 from app.traffic import open_traffic
-from app.way_out import CommandSurroundings
 from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
 

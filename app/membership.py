@@ -11,7 +11,7 @@ from app.cluster.canary import CALM_SECONDS, EVERY_SECONDS, Canary
 from app.cluster.directory import NodeInfo
 from app.cluster.founder import Founder
 from app.cluster.stepdown import StepDown
-from app.command_plane import CommandPlane
+from app.command_plane.plane import CommandPlane
 from app.commands.deadlines.left import CommandRecovery
 from app.core.topics import canary_topics
 from app.kernel import Kernel

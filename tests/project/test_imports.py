@@ -25,9 +25,7 @@ LAYERS = (
     {"access", "adapters"},
     {"audit", "broker", "commands", "events", "observers", "replies", "webhooks"},
     {"queues", "fleets"},
-    {"node", "observed"},
-    {"probes", "way_out"},
-    {"held_commands"},
+    {"node"},
     {"command_plane"},
     {"drafts", "membership", "overview", "traffic"},
     {"api"},
@@ -51,8 +49,8 @@ DISTRIBUTIONS = {"homing_simulator": set[str](), "homing_rig": {"homing_simulato
 """Packages of `tools/`, with those of the others that each may import. `app` imports none: they add verbs to it."""
 
 SIMULATION = "tools/rig/homing_rig/simulation/"
-OF_SIMULATION = {"api", "cluster", "command_plane", "commands", "kernel", "membership", "node", "observed", "plane"}
-OF_SIMULATION |= {"replies", "way_out", "webhooks"}
+OF_SIMULATION = {"api", "cluster", "command_plane", "commands", "kernel", "membership", "node", "plane"}
+OF_SIMULATION |= {"replies", "webhooks"}
 """What the simulation puts together of `app`, besides that, as `app/main.py` does; and its judge is that of chaos."""
 
 FUZZED = "tools/rig/homing_rig/fuzz/"

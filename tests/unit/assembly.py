@@ -15,7 +15,9 @@ from typing import Any
 from app.callbacks.observer import Observer
 from app.cluster.adopter import NOBODY
 from app.cluster.local import LocalCluster
-from app.command_plane import CommandPlane, open_commands
+from app.command_plane.observed import Observed, open_observers
+from app.command_plane.plane import CommandPlane, open_commands
+from app.command_plane.way_out import CommandSurroundings
 from app.commands.send.admission import LastEvent
 from app.commands.send.admission import no_events as no_last_events
 from app.commands.send.registrar import CommandRequest
@@ -30,7 +32,6 @@ from app.membership import MemberPlane, open_canary, open_membership
 from app.mqtt import base as mqtt
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
-from app.observed import Observed, open_observers
 from app.plane import services_of
 from app.profiles.loader import load_profiles
 from app.replies.finder import no_events
@@ -41,7 +42,6 @@ from app.runtime.telemetry import Counters
 from app.settings import load_settings
 from app.store.commands import Joined, Registered
 from app.store.memory.commands.store import MemoryStateStore
-from app.way_out import CommandSurroundings
 from app.webhooks.plane import nobody
 from tests.waiting import PATIENCE
 

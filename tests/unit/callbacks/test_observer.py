@@ -92,7 +92,7 @@ async def test_no_command_comes_to_harm_when_an_observer_fails(tmp_path: Path) -
 
 async def test_what_is_stored_depends_on_nobody_who_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     observed = await stored(await everything(tmp_path / "observed"))
-    monkeypatch.setattr("app.observed.Observers", lambda counters, _observers: Observers(counters))
+    monkeypatch.setattr("app.command_plane.observed.Observers", lambda counters, _observers: Observers(counters))
     unobserved = await stored(await everything(tmp_path / "unobserved"))
     assert unobserved == observed
     receptions = [outcome.reception for _, outcome in observed if outcome is not None]

@@ -14,7 +14,9 @@ from typing import Any, Final
 from app.api.hot import SWEEP_GRACE
 from app.api.problems import BY_ERROR, INTERNAL, NO_OUTCOME, NOT_SENT, TIMED_OUT, UNSENT_BY_CODE
 from app.cluster.adopter import NOBODY
-from app.command_plane import CommandPlane, open_commands
+from app.command_plane.observed import open_observers
+from app.command_plane.plane import CommandPlane, open_commands
+from app.command_plane.way_out import CommandSurroundings
 from app.commands.send.registrar import CommandRequest
 from app.commands.send.unsent import unsent_code
 from app.core.clock import Clock
@@ -25,13 +27,11 @@ from app.core.errors import CommandFinishedError, HomingError
 from app.kernel import Adapters, Kernel, open_kernel
 from app.membership import open_canary, open_membership
 from app.node import Node, NodeState
-from app.observed import open_observers
 from app.plane import services_of
 from app.replies.finder import no_events
 from app.replies.plane import open_replies
 from app.runtime.services import Services
 from app.settings import Settings
-from app.way_out import CommandSurroundings
 from app.webhooks.plane import nobody
 from homing_rig.simulation.broker import SimBroker
 from homing_rig.simulation.cluster import SimCluster

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.callbacks.open_commands import OpenCommands
 from app.cluster.canary import Canary
+from app.command_plane.observed import Observed
 from app.commands.deadlines.expirer import Expirer
 from app.commands.send.absence import Absence, OfflineSince, nobody_knows, nobody_knows_now
 from app.commands.send.admission import CommandAdmission, LastEvent, no_events
@@ -14,7 +15,6 @@ from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import Registrar, ToldOf
 from app.core.commands.command import Command
 from app.kernel import Kernel
-from app.observed import Observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

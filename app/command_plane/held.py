@@ -7,6 +7,8 @@ from functools import partial
 
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
+from app.command_plane.observed import Observed
+from app.command_plane.way_out import CommandSurroundings, WayOut
 from app.commands.held.approver import Approver
 from app.commands.held.claimant import Claimant
 from app.commands.held.command_holder import CommandHolder
@@ -16,9 +18,7 @@ from app.commands.held.lane_resumer import LaneResumer
 from app.commands.held.look_pace import LookPace
 from app.kernel import Kernel
 from app.mqtt.base import MqttClient
-from app.observed import Observed
 from app.runtime.services import Service
-from app.way_out import CommandSurroundings, WayOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

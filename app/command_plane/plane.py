@@ -12,6 +12,10 @@ from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
 from app.callbacks.waker import Waker
 from app.cluster.canary import Canary
+from app.command_plane.held import HeldParts, open_held
+from app.command_plane.observed import Observed
+from app.command_plane.probes import ProbeParts, open_probes
+from app.command_plane.way_out import CommandSurroundings, WayOut, open_way_out
 from app.commands.deadlines.expirer import Expirer
 from app.commands.deadlines.sweeper import Sweeper
 from app.commands.dry_runner import DryRunner
@@ -27,16 +31,12 @@ from app.commands.send.absence import Absence
 from app.commands.send.invoker import Invoker
 from app.commands.send.repeater import Repeater
 from app.core.commands.callback import Answer
-from app.held_commands import HeldParts, open_held
 from app.kernel import Kernel
 from app.mqtt.inbox import Arrival, Inbox
-from app.observed import Observed
 from app.observers.notes import Notes
 from app.plane import Plane
-from app.probes import ProbeParts, open_probes
 from app.runtime.services import Service
 from app.store.engine import kind_of
-from app.way_out import CommandSurroundings, WayOut, open_way_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
