@@ -58,10 +58,18 @@ class _JetStream:
             try:
                 messages = await pulled.fetch(batch, timeout=FETCH_SECONDS)
             except TimeoutError:
+                if _is_cancelled():
+                    raise asyncio.CancelledError from None
                 continue
             for one in messages:
                 handle(one.data)
                 await one.ack()
+
+
+def _is_cancelled() -> bool:
+    """Return whether this task is to end: a fetch that is cancelled just as its time is over says only the latter."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 @asynccontextmanager
