@@ -9,34 +9,29 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from app.access.devices import Devices
-from app.access.keys import KeyAdministrator
-from app.access.people import People
 from app.access.plane import AccessPlane, open_access
 from app.access.ports import Access, Everybody
 from app.api.application import Application
 from app.api.event_json import event_json
 from app.api.fleet_body import FleetBodyReader
-from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
+from app.api.ports import Ports
 from app.api.representation import command_json
+from app.api_ports import command_ports, on_record, overviews_of, this_node
 from app.audit.plane import AuditPlane, open_audit
 from app.broker.plane import open_broker
 from app.cluster.adopter import OnNodeDeath
-from app.command_plane.observed import Observed, event_spans, open_observers
+from app.command_plane.observed import event_spans, open_observers
 from app.command_plane.plane import CommandPlane, open_commands
 from app.command_plane.way_out import CommandSurroundings
 from app.commands.held.rights import may_send
-from app.core.access.keys import make_key
 from app.drafts import open_drafts
 from app.events.known import KnownFromEvents
 from app.events.plane import open_event_plane
 from app.fleets.plane import FleetPlane, FleetSurroundings, open_fleets
 from app.kernel import Adapters, Kernel, open_kernel
 from app.membership import open_canary, open_membership
-from app.metrics import MetricsExposition, NodeMetrics
 from app.node import Node
-from app.observers.measures import CommandMeasures
-from app.overview import NodeDeaths, Overviews, glance_at
+from app.overview import NodeDeaths
 from app.plane import HasPlane, observers_of, services_of
 from app.queues.plane import open_queues
 from app.queues.pusher import QueueParcels
@@ -96,12 +91,12 @@ class Homing:
         self._outside = outside or {}
         self.node: Final = Node(membership.parts, self._services)
         ports = Ports(
-            node=_this_node(kernel, self._services, self.node, commands, observed.measures, self._fills),
-            commands=_commands(kernel, commands),
+            node=this_node(kernel, self._services, self.node, commands, observed.measures, self._fills),
+            commands=command_ports(kernel, commands),
             access=authority,
             logins=None if access is None else access.logins,
             issuer_logins=None if access is None else access.issuer_logins,
-            directory=None if access is None or audit is None else _on_record(kernel, access, audit),
+            directory=None if access is None or audit is None else on_record(kernel, access, audit),
             audit=None if audit is None else audit.recorder,
             webhooks=None if webhooks is None else webhooks.administration,
             events=events,
@@ -110,7 +105,7 @@ class Homing:
             fleets=fleets,
             traffic=open_traffic(kernel),
             drafts=open_drafts(kernel),
-            overviews=_overviews(kernel, observed, commands, deaths, self.node, self._fills),
+            overviews=overviews_of(kernel, observed, commands, deaths, self.node, self._fills),
         )
         self.application: Final = Application(ports, settings, self._lifespan)
         kernel.access_changed.add(self.application.recheck)
@@ -170,83 +165,3 @@ def _fleets(
 def _tell_gone(known: KnownFromEvents, fleets: FleetPlane, node_id: str) -> None:
     known.gone(node_id)
     fleets.drivers.gone(node_id)
-
-
-def _this_node(
-    kernel: Kernel,
-    services: Services,
-    node: Node,
-    commands: CommandPlane,
-    measures: CommandMeasures,
-    fills: Callable[[], Mapping[str, Fill]],
-) -> ThisNode:
-    metrics = NodeMetrics(
-        node_id=kernel.info.node_id,
-        measures=measures,
-        open_commands=commands.open_commands,
-        waiters=commands.waiters,
-        fills=fills,
-        gauges=services.gauges,
-        counters=kernel.counters,
-    )
-    return ThisNode(
-        member=node,
-        nodes=kernel.cluster.nodes,
-        fills=fills,
-        counters=kernel.counters,
-        exposition=MetricsExposition(metrics),
-        tracing=kernel.tracing,
-        now_us=kernel.now_us,
-        clock=kernel.clock,
-    )
-
-
-def _overviews(
-    kernel: Kernel,
-    observed: Observed,
-    commands: CommandPlane,
-    deaths: NodeDeaths,
-    node: Node,
-    fills: Callable[[], Mapping[str, Fill]],
-) -> Overviews:
-    return Overviews(
-        peers=commands.peers,
-        explainer=commands.explainer,
-        store=kernel.store,
-        failures=observed.failures,
-        recent=observed.recent,
-        open_commands=commands.open_commands,
-        deaths=deaths,
-        glance=lambda: glance_at(node, fills(), len(commands.open_commands), kernel.clock),
-        clock=kernel.clock,
-    )
-
-
-def _commands(kernel: Kernel, commands: CommandPlane) -> CommandPorts:
-    return CommandPorts(
-        invoker=commands.invoker,
-        holder=commands.holder,
-        approver=commands.approver,
-        lanes=commands.lanes,
-        probe_on_request=commands.probes.on_request,
-        dry_runner=commands.dry_runner,
-        profiles=kernel.languages.profiles,
-        default_profile=kernel.settings.profile,
-        store=kernel.store,
-        open_commands=commands.open_commands,
-        waiters=commands.waiters,
-        watches=commands.watches,
-        stream=commands.stream,
-        explainer=commands.explainer,
-        if_offline=commands.absence.defaults,
-    )
-
-
-def _on_record(kernel: Kernel, access: AccessPlane, audit: AuditPlane) -> DirectoryRecords:
-    administration = access.administration
-    return DirectoryRecords(
-        devices=Devices(access.authority, administration, kernel.clock, kernel.settings.profile),
-        keys=KeyAdministrator(administration, lambda: make_key(kernel.adapters.random_bytes)),
-        people=People(administration),
-        audit=audit.reader,
-    )

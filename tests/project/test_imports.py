@@ -30,6 +30,7 @@ LAYERS = (
     {"drafts", "membership", "overview", "traffic"},
     {"api"},
     {"metrics"},
+    {"api_ports"},
     {"main"},
     {"server"},
     {"cli"},
