@@ -8,7 +8,7 @@ import pytest
 
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
-from app.cluster.shares import SLICE, share_of
+from app.cluster.shares import SLICE, share_of, shares_of
 from app.commands.deadlines.sweeper import COVER, GRACE, Sweeper
 from app.core.commands.command import CommandState
 from app.core.commands.routing import Outcome
@@ -56,22 +56,22 @@ def sweeper_of(
     )
 
 
+CROWD = tuple(f"n{number}" for number in range(1, 10))
+
+
 class Crowd(LocalCluster):
     """A cluster whose dead members still hold their leases."""
 
     async def nodes(self) -> Sequence[NodeInfo]:
-        return [NodeInfo(f"n{number}", "i", f"c{number}", 0) for number in range(1, 10)]
+        return [NodeInfo(node, "i", f"c{node}", 0) for node in CROWD]
 
 
 async def test_F13_whoever_a_partition_falls_to_may_have_died_with_its_home_node() -> None:
     assembly = await assemble()
     invocation = await assembly.members[0].invoker.invoke(request(timeout=timedelta(seconds=1)), park=True)
-    owner = next(
-        node
-        for node in (f"n{number}" for number in range(1, 10))
-        if int(invocation.command.id[:3]) in share_of(node, [f"n{number}" for number in range(1, 10)])
-    )
-    sweeper = sweeper_of(assembly, Crowd(new_charter()), "n1" if owner != "n1" else "n2")
+    partition = int(invocation.command.id[:3])
+    second = next(node for node in CROWD if partition in shares_of(node, CROWD).second)
+    sweeper = sweeper_of(assembly, Crowd(new_charter()), second)
     assembly.clock.advance(1 + GRACE.total_seconds() + 0.01)
     await sweeper.sweep()
     (command,) = await assembly.store.get([invocation.command.id])
@@ -124,12 +124,28 @@ async def test_a_round_is_spread_over_the_interval_so_that_no_command_waits_behi
     sweeper = sweeper_of(await assemble(), cluster, "n1", store=store, sleep=sleep)
     await sweeper.sweep()
     visited = [partition for partitions in store.asked for partition in partitions]
-    assert sorted(visited) == list(range(256))
     assert max(map(len, store.asked)) <= SLICE
-    share = share_of("n1", [node.node_id for node in await cluster.nodes()])
-    assert visited[: len(share)] == share
+    share = share_of("n1", CROWD)
+    assert tuple(visited[: len(share)]) == share
     assert len(pauses) == len(store.asked)
     assert sum(pauses) == pytest.approx(1.0)
+
+
+async def test_a_partition_is_visited_three_times_in_a_round_however_many_nodes_there_are() -> None:
+    rounds = len(CROWD) - 2
+    visits: Counter[int] = Counter()
+    assembly = await assemble()
+    for node in CROWD:
+        store = Recording()
+        sweeper = sweeper_of(assembly, Crowd(new_charter()), node, store=store)
+        shares = shares_of(node, CROWD)
+        for _ in range(rounds):
+            store.asked.clear()
+            await sweeper.sweep()
+            visited = [partition for partitions in store.asked for partition in partitions]
+            assert {*shares.own, *shares.second} <= set(visited)
+            visits.update(visited)
+    assert visits == dict.fromkeys(range(256), 3 * rounds)
 
 
 async def test_a_node_with_a_store_of_its_own_wakes_up_once_per_round() -> None:
