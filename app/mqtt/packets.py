@@ -6,8 +6,10 @@ tables anew for every message. All other packets stay with paho.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 PUBLISH: Final = 0x30
@@ -16,6 +18,8 @@ PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = 0xD0
 MAX_PACKET_SIZE: Final = 5 + 268_435_455
 """Bytes; what the remaining length can say (section 2.1.4)."""
+MAX_EXPIRY_SECONDS: Final = 2**32 - 1
+"""What a Message Expiry Interval can say (section 3.3.2.3.3)."""
 
 _CONTINUED: Final = 0x80
 """The bit of a variable byte integer that says that another byte follows (section 1.5.5)."""
@@ -90,6 +94,14 @@ def publish(topic: bytes, payload: bytes, qos: int, packet_id: int, properties: 
         body.append(properties)
     body.append(payload)
     return packet(PUBLISH | qos << 1, b"".join(body))
+
+
+def expiry_interval(left: timedelta) -> int:
+    """The Message Expiry Interval (seconds) of a message that nobody is to get in `left` or later, if that is over 2 s.
+
+    Brokers count in whole seconds: Mosquitto 2.0 hands a message out for up to a second longer than it says.
+    """
+    return min(max(1, math.ceil(left.total_seconds()) - 1), MAX_EXPIRY_SECONDS)
 
 
 def publish_properties(

@@ -26,7 +26,6 @@ _FAILURE: Final = 0x80
 _NEVER_TAKEN: Final = {0x90: "the topic name is invalid", 0x99: "the payload format is invalid"}
 """Reason codes of PUBACK (MQTT 5, section 3.4.2.1) that say the same however often the message is sent."""
 _MAX_PACKET_ID: Final = 0xFFFF
-_MAX_EXPIRY_SECONDS: Final = 2**32 - 1
 _NO_PROPERTIES: Final = packets.publish_properties(None, None, None)
 
 
@@ -178,7 +177,7 @@ def _publish_properties(publication: Publication) -> bytes:
     if expiry is None and response_topic is None and publication.correlation_data is None and not user:
         return _NO_PROPERTIES
     return packets.publish_properties(
-        None if expiry is None else min(max(1, math.ceil(expiry.total_seconds())), _MAX_EXPIRY_SECONDS),
+        None if expiry is None else packets.expiry_interval(expiry),
         None if response_topic is None else response_topic.encode(),
         publication.correlation_data,
         [(name.encode(), value.encode()) for name, value in user] if user else (),

@@ -36,6 +36,8 @@ TICK_SECONDS: Final = 0.5
 """How often a feeder looks though nothing happened."""
 FULL_SECONDS: Final = 0.05
 """The same while a window is full from which somebody takes."""
+BUSY_SECONDS: Final = 1.0
+"""For how long after an event others are looked for as they come, where the log gives hints: some have none."""
 SLOW_SECONDS: Final = 5.0
 """How often it looks at windows that are full, though nobody takes from them."""
 KEPT_US: Final = 60_000_000
@@ -127,7 +129,11 @@ class _ShardFeed:
 
 
 class QueueFeeder:
-    """`mine` tells whether a shard falls to this node; `queues` gives all queues that are declared."""
+    """`mine` tells whether a shard falls to this node; `queues` gives all queues that are declared.
+
+    A log that is `hinted` tells that something came. Then nothing but hints, and a look now and then for those that are
+    lost, is needed while nothing comes.
+    """
 
     def __init__(
         self,
@@ -139,11 +145,13 @@ class QueueFeeder:
         originals: Originals,
         queues: Callable[[], Sequence[DeclaredQueue]],
         mine: Callable[[Shard], bool],
+        hinted: bool,
         clock: Clock,
         counters: Counters,
     ) -> None:
         self._database = database
         self._log = log
+        self._hinted = hinted
         self._store = store
         self._sources = sources
         self._originals = originals
@@ -160,6 +168,7 @@ class QueueFeeder:
         self._stale: set[str] = set()
         self._kicked = asyncio.Event()
         self._slow_at = 0.0
+        self._busy_until = 0.0
         self._ready: set[QueueSource] = set()
         self._gone: list[QueueSource] = []
 
@@ -183,6 +192,7 @@ class QueueFeeder:
         for shard, feed in self._feeds.items():
             if feed.places and str(shard) in names:
                 self._heads.pop(shard, None)
+                self._busy_until = self._clock.monotonic() + BUSY_SECONDS
                 self._kicked.set()
 
     async def run(self) -> None:
@@ -289,6 +299,9 @@ class QueueFeeder:
             places = [one for one in places if one.alone or one.seen > end]
             await self._feed_together(shard, feed, joined, events, end)
             behind |= more
+            if not more:  # so there is nothing for those that begin later, of which a thousand may each have a place
+                feed.places += [one for one in places if not one.alone]
+                places = [one for one in places if one.alone]
         return behind
 
     async def _feed_together(
@@ -354,6 +367,8 @@ class QueueFeeder:
             found = await self._log.read(shard, Reading(topic_filter, after, until), PAGE)
         except ArchivedError as error:  # what was there was dropped: it is missed, and was never in a window
             return (), max(after + 1, error.until), True
+        if found.events:
+            self._busy_until = self._clock.monotonic() + BUSY_SECONDS
         return found.events, found.position, found.more
 
     async def _feed(self, source: QueueSource, at: _FeedProgress, events: Sequence[Event], end: Position) -> bool:
@@ -382,7 +397,8 @@ class QueueFeeder:
             full = full or (feed is not None and any(not one.is_left for one in feed.full.values()))
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._kicked.wait())]
         coming: asyncio.Task[Sequence[Position]] | None = None
-        if any(one < END for one in after):
+        watches = not self._hinted or self._clock.monotonic() < self._busy_until
+        if watches and any(one < END for one in after):
             coming = asyncio.create_task(self._log.wait(self._database, after))
             waits.append(coming)
         try:
@@ -392,6 +408,8 @@ class QueueFeeder:
                 one.result()
             if coming in done:
                 self._heads = dict(zip(shards, coming.result(), strict=True))
+            if not watches:
+                self._heads = {}
         finally:
             for one in waits:
                 one.cancel()

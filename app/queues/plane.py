@@ -363,6 +363,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
             originals=originals,
             queues=lambda: book.all,
             mine=shares.mine,
+            hinted=engine.queues.hinted,
             clock=kernel.clock,
             counters=counters,
         )

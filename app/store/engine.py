@@ -255,6 +255,8 @@ class QueueEngine:
 
     store: QueueStore
     declared: Declared
+    hinted: bool = False
+    """The log tells nodes that feed queues that something came; else it wakes its readers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +345,7 @@ def _redis_events(
         ),
         role("intake"),
         role("cooler"),
-        QueueEngine(queues, queues),
+        QueueEngine(queues, queues, hinted=True),
     )
 
 

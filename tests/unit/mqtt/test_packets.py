@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,13 @@ def test_publish_of_5_reads_the_same_in_paho_and_here(
     assert getattr(theirs.properties, "CorrelationData", None) == correlation
     ours = packets.decode_publish(packet[0], body_of(packet), with_properties=True)
     assert ours == packets.PublishPacket(b"a/b", 7, payload, encoded, correlation)
+
+
+@pytest.mark.parametrize(
+    ("left", "seconds"), [(0.2, 1), (1.0, 1), (1.5, 1), (2.0, 1), (2.1, 2), (10.0, 9), (9.7, 9), (1e12, 2**32 - 1)]
+)
+def test_a_broker_that_counts_whole_seconds_hands_out_nothing_after_the_deadline(left: float, seconds: int) -> None:
+    assert packets.expiry_interval(timedelta(seconds=left)) == seconds
 
 
 def test_properties_that_we_do_not_use_are_stepped_over() -> None:

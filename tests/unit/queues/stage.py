@@ -34,6 +34,9 @@ ROUTES: Final = (TopicRoute("events", "alarm"),)
 class QueueStage:
     """One queue, called alarms, which reads from the beginning."""
 
+    hinted = False
+    """The log tells that something came, and nobody looks at it all the time."""
+
     def __init__(self, **options: Any) -> None:
         self.clock = ManualClock()
         self.counters = Counter[str]()
@@ -60,6 +63,7 @@ class QueueStage:
             originals=self.originals,
             queues=lambda: self.queues,
             mine=lambda _: True,
+            hinted=self.hinted,
             clock=self.clock,
             counters=self.counters,
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import lru_cache
 from itertools import count
+from math import floor, inf
 from random import Random
 from typing import Annotated, Final, Protocol
 
@@ -14,6 +16,7 @@ from pydantic import Field
 from app.core.messages import Publication, Receipt, ReceivedMessage
 from app.core.topics import matches
 from app.mqtt.base import Subscription
+from app.mqtt.packets import expiry_interval
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.network import Connection
 
@@ -156,7 +159,6 @@ class SimBroker:
         """PUBLISH of a client."""
         if self._of(guest) is None:
             return
-        expiry = publication.message_expiry
         message = ReceivedMessage(
             topic=publication.topic,
             payload=publication.payload,
@@ -165,9 +167,7 @@ class SimBroker:
             correlation_data=publication.correlation_data,
             user_properties=publication.user_properties,
         )
-        # Whole seconds, and one at least, as the property says it.
-        life = float("inf") if expiry is None else max(1.0, -(-expiry.total_seconds() // 1))
-        matched = self._route(message, self._loop.time() + life)
+        matched = self._route(message, self._end_of(publication.message_expiry))
         if number:
             receipt = Receipt.ACKNOWLEDGED if matched or not self.quirks.unmatched_told else Receipt.UNMATCHED
             guest.connection.to_client.send(guest.client.on_puback, number, receipt)
@@ -220,6 +220,10 @@ class SimBroker:
         for client_id, session in tuple(self._sessions.items()):
             if session.guest is None and session.away_since < before:
                 del self._sessions[client_id]
+
+    def _end_of(self, life: timedelta | None) -> float:
+        """The instant after which a message is handed out to nobody: this broker looks at whole seconds, as Mosquitto."""
+        return inf if life is None else floor(self._loop.time()) + expiry_interval(life) + 1.0
 
     def _route(self, message: ReceivedMessage, expires_at: float) -> bool:
         matched = False

@@ -17,6 +17,7 @@ import orjson
 from app.core.commands.command import CommandState
 from app.core.errors import HomingError
 from app.core.messages import Publication
+from app.mqtt.base import Puback
 from homing_rig.chaos.fleet import Fleet
 from homing_rig.chaos.load import Call
 from homing_rig.chaos.rig import Rig
@@ -82,7 +83,8 @@ async def _round(rig: Rig, books: _Books, commands: int, faults: Sequence[Fault]
     books.forgotten += await _all_final(rig, [*cancelled, *lapsing])
     fleet = await rig.start_fleet()
     rig.phase = f"{name}: devices come back, and nodes and Redis die"
-    greeting = asyncio.create_task(_greet(rig, fleet, _lasts(rig) * commands / (rig.form.commands or commands)))
+    over = asyncio.Event()
+    greeting = asyncio.create_task(_greet(rig, fleet, _lasts(rig) * commands / (rig.form.commands or commands), over))
     raced = kept[::ONE_IN]
     racing = asyncio.create_task(_each(raced, lambda call: _ask(rig, "DELETE", call), at_a_time=1))
     for task in (greeting, racing):
@@ -92,7 +94,8 @@ async def _round(rig: Rig, books: _Books, commands: int, faults: Sequence[Fault]
     rig.phase = f"{name}: waiting for what was held"
     await racing
     books.forgotten += await _all_final(rig, kept)
-    greeting.cancel()
+    over.set()
+    await greeting
     async with asyncio.timeout(OVER_SECONDS):
         while fleet.open_answers:
             await asyncio.sleep(AGAIN_SECONDS)
@@ -170,17 +173,25 @@ async def _ask(rig: Rig, verb: str, call: Call) -> dict[str, Any]:
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _greet(rig: Rig, fleet: Fleet, lasts: float) -> None:
-    """Have the devices say something, one after the other over so many seconds, and then again and again."""
+async def _greet(rig: Rig, fleet: Fleet, lasts: float, over: asyncio.Event) -> None:
+    """Have the devices say something, one after the other over so many seconds, and then again and again.
+
+    Nothing is on its way at the end: Mosquitto does not read the DISCONNECT of a client that has closed its connection
+    before a PUBACK could be written, and keeps its session.
+    """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    while True:
+    while not over.is_set():
         share = min(1.0, (loop.time() - began) / max(lasts, AGAIN_SECONDS))
+        said = list[Puback]()
         for number, device in enumerate(rig.devices[: round(share * len(rig.devices))]):
             hello = orjson.dumps({"id": "hello", "status": "ok"})
             with suppress(HomingError):
-                _ = fleet.clients[number % len(fleet.clients)].publish(Publication(f"homing/{device}/response", hello))
-        await asyncio.sleep(GREETING_SECONDS)
+                client = fleet.clients[number % len(fleet.clients)]
+                said.append(client.publish(Publication(f"homing/{device}/response", hello)))
+        await asyncio.gather(*said, return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), GREETING_SECONDS)
 
 
 def _deaths(rng: random.Random, form: Form) -> list[Fault]:
