@@ -36,6 +36,7 @@ from app.store.holds import Decided
 from app.store.redis.commands import records
 from app.store.redis.commands.holds import note_held
 from app.store.redis.commands.register import RedisRegister, fixed_keys
+from app.store.redis.commands.sweep_look import SweepLook
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import CONFIRM, FINISH, HOLD_DECIDE, MARK, RESPOND, SWEEP, VERIFY
@@ -88,6 +89,7 @@ class RedisCommandWriter:
         # Attempts to respond must differ between nodes and restarts; nobody reads anything out of them.
         self._attempts_of = attempts_of
         self._attempts = count()
+        self._sweep_look = SweepLook(lanes)
         self._register = RedisRegister(lanes, unreadable, clock=clock, clocks=self._clocks, wake_key=wake_key)
 
     async def register(self, registration: Registration) -> Registered | Joined:
@@ -235,6 +237,7 @@ class RedisCommandWriter:
     async def _sweep(self, server: str, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
         """Sweep partitions of one server."""
         judged_by = await self._judged_by(server, keys.due(partitions[0]))
+        partitions = await self._sweep_look.needed(partitions, _latest(judged_by) - micros(grace))
         arguments: list[Argument] = [
             *(micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT),
             *judged_by[:2],
@@ -307,6 +310,12 @@ class RedisCommandWriter:
 
 _LAPSED: Final = {b"held ": HOLD_EXPIRED, b"unapproved ": NOT_APPROVED}
 """The words of a sweep in front of the rest of commands that were held to the end, and their errors."""
+
+
+def _latest(judged_by: Sequence[int]) -> int:
+    """The latest instant by which a command may be judged, as sweep.lua finds it: of its era, or now."""
+    now = judged_by[0] + LEAST_STEP_US
+    return max(now, *(now - set_since for set_since in judged_by[4::3]))
 
 
 def _has_id(answer: Answer) -> bool:

@@ -1,0 +1,55 @@
+"""A sweep costs a Redis in which nothing is overdue next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from redis.asyncio import Redis
+
+from app.core import keys
+from app.core.identifiers import PARTITIONS, partition_of_command
+from app.store.redis.commands.store import RedisStateStore
+from app.store.redis.commands.sweep_look import THOROUGH
+from tests.contract.store_backends import registration
+from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE
+from tests.services import RedisProcess
+from tests.stores import redis_store
+
+
+@pytest.fixture
+async def client(redis_server: RedisProcess) -> AsyncIterator[Redis]:
+    async with Redis.from_url(redis_server.url) as client:
+        await client.flushall()
+        yield client
+
+
+@pytest.fixture
+async def store(redis_server: RedisProcess, client: Redis) -> AsyncIterator[RedisStateStore]:
+    store = redis_store(redis_server.url)
+    await store.start()
+    yield store
+    await store.close()
+
+
+async def scripts_of(client: Redis, store: RedisStateStore) -> int:
+    """The number of scripts that one sweep of all partitions has Redis run."""
+    await client.config_resetstat()
+    await store.sweep(ALL_PARTITIONS, "sweeper", NO_GRACE)
+    told = await client.info("commandstats")
+    return int(told.get("cmdstat_evalsha", {}).get("calls", 0))
+
+
+async def test_no_script_runs_where_nothing_is_overdue(store: RedisStateStore, client: Redis) -> None:
+    assert await scripts_of(client, store) == 0
+    one = registration("dock-1", timeout=timedelta(minutes=1))
+    await store.register(one)
+    partition = partition_of_command(one.command_id)
+    ran = [await scripts_of(client, store) for _ in range(THOROUGH)]
+    assert sorted(ran) == [0] * (THOROUGH - 1) + [1]
+    await client.zadd(keys.due(partition), {one.command_id: 1})
+    assert await scripts_of(client, store) == 1
+    await client.delete(keys.callback(partition, one.command_id))
+    assert await scripts_of(client, store) == 1
+    assert await client.exists(*(keys.listing(other) for other in range(PARTITIONS))) == 0
