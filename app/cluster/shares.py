@@ -10,7 +10,7 @@ from typing import Final
 
 from app.core.identifiers import PARTITIONS
 
-SLICE: Final = 16
+SLICE: Final = 64
 """Partitions of one call: commands wait behind it, at this node and in the store."""
 
 

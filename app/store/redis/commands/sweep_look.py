@@ -9,8 +9,9 @@ from app.core import keys
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
 
-THOROUGH: Final = 4
-"""One sweep in so many runs the script whatever a look says: it also looks for records that ended out of turn."""
+THOROUGH_US: Final = 1_000_000
+THOROUGH_ONE_IN: Final = 4
+"""In one second of so many the script runs wherever there are records: some may have ended out of turn."""
 OLDEST: Final = 20
 """Members of a list that are looked at, as sweep.lua does first."""
 
@@ -20,11 +21,9 @@ class SweepLook:
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self._sweeps = 0
 
     async def needed(self, partitions: Sequence[int], before: int) -> Sequence[int]:
         """Return the partitions in which something ended before an instant (µs), or has no record any more."""
-        self._sweeps += 1
         looks: list[tuple[Argument, ...]] = []
         for one in partitions:
             ended = "-inf", f"({before}", "LIMIT", 0, 1
@@ -34,11 +33,11 @@ class SweepLook:
                 ("ZRANGE", keys.listing(one), 0, OLDEST - 1),
             ]
         replies = await self._lanes.call_for_list(looks)
-        thorough = self._sweeps % THOROUGH == 0
         found, listed = set[int](), dict[int, list[str]]()
         for at, one in enumerate(partitions):
             due, held, oldest = replies[3 * at : 3 * at + 3]
             lapsed = held and not isinstance(held, Exception)
+            thorough = (before // THOROUGH_US + one) % THOROUGH_ONE_IN == 0
             unclear = isinstance(due, Exception) or isinstance(oldest, Exception)
             if due or lapsed or unclear or (oldest and thorough):
                 found.add(one)

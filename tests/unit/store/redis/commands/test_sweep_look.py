@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from app.core import keys
 from app.core.identifiers import PARTITIONS, partition_of_command
 from app.store.redis.commands.store import RedisStateStore
-from app.store.redis.commands.sweep_look import THOROUGH
+from app.store.redis.commands.sweep_look import THOROUGH_ONE_IN, THOROUGH_US, SweepLook
 from tests.contract.store_backends import registration
 from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE
 from tests.services import RedisProcess
@@ -46,8 +46,10 @@ async def test_no_script_runs_where_nothing_is_overdue(store: RedisStateStore, c
     one = registration("dock-1", timeout=timedelta(minutes=1))
     await store.register(one)
     partition = partition_of_command(one.command_id)
-    ran = [await scripts_of(client, store) for _ in range(THOROUGH)]
-    assert sorted(ran) == [0] * (THOROUGH - 1) + [1]
+    look = SweepLook(store._lanes)
+    seconds = range(1, THOROUGH_ONE_IN + 1)
+    needed = [await look.needed([partition], second * THOROUGH_US) for second in seconds]
+    assert sorted(needed) == [[]] * (THOROUGH_ONE_IN - 1) + [[partition]]
     await client.zadd(keys.due(partition), {one.command_id: 1})
     assert await scripts_of(client, store) == 1
     await client.delete(keys.callback(partition, one.command_id))
