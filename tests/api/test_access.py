@@ -157,6 +157,12 @@ class Site:
         self, name: str, *roles: str, tenant: str | None = "air", narrow: Sequence[str] = (), **more: Any
     ) -> None:
         """A service with a key."""
+        await self.change(*self.service(name, *roles, tenant=tenant, narrow=narrow, **more))
+
+    def service(
+        self, name: str, *roles: str, tenant: str | None = "air", narrow: Sequence[str] = (), **more: Any
+    ) -> list[Change]:
+        """The changes that make a service with a key."""
         self.keys[name] = key = make_key(secrets.token_bytes)
         credential = Credential(
             id=key.id,
@@ -168,11 +174,11 @@ class Site:
             created_us=0,
             **more,
         )
-        await self.change(
+        return [
             Put(Principal(id=name, tenant_id=tenant, kind=Kind.SERVICE, name=name)),
             Put(credential),
             *[Put(Binding(id=f"{name}-{role}", subject=name, role=role, tenant_id=tenant)) for role in roles],
-        )
+        ]
 
     async def send(self, who: str | None, device: str = OWN, method: str = "ok", **members: Any) -> httpx.Response:
         return await self.rig.http.post(
@@ -200,12 +206,11 @@ async def guarded(folder: Path, access: Mapping[str, Any] | None = None, **setti
         await site.change(
             Put(Tenant(id="air", name="air", devices=("drone-*",), created_us=0)),
             Put(Tenant(id="ground", name="ground", devices=("lamp-*",), created_us=0)),
+            *[one for role in ROLES for one in site.service(role, *([] if role == "nobody" else [role]))],
+            *site.service("neighbour", "admin", tenant="ground"),
+            *site.service("watcher", "viewer", tenant=None),
+            *site.service("boss", "admin", tenant=None),
         )
-        for role in ROLES:
-            await site.add(role, *([] if role == "nobody" else [role]))
-        await site.add("neighbour", "admin", tenant="ground")
-        await site.add("watcher", "viewer", tenant=None)
-        await site.add("boss", "admin", tenant=None)
         yield site
 
 
