@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from pwdlib.hashers.argon2 import Argon2Hasher
 from pydantic import JsonValue
 
 from app.access.login.logins import MOST_LOGINS
@@ -23,6 +25,13 @@ from tests.api.rig import Rig
 from tests.api.test_access import Site, guarded
 
 PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost of a hash is the subject of tests/unit/access/login/test_passwords.py alone."""
+    cheap = partial(Argon2Hasher, time_cost=1, memory_cost=64, parallelism=1)
+    monkeypatch.setattr("app.access.login.passwords.Argon2Hasher", cheap)
 
 
 @pytest.fixture
