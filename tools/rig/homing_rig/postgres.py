@@ -50,6 +50,10 @@ class PostgresProcess(ServiceProcess):
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
 
+    def stop(self) -> int | None:
+        """End the server in an orderly way, and with it the sessions of its clients, for which SIGTERM would wait."""
+        return self._end(signal.SIGINT)
+
     def kill(self) -> None:
         """End the server at once, with all of its processes and without saving, as a crash would."""
         self._end(signal.SIGQUIT)
