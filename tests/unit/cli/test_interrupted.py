@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,14 @@ from homing_client.testing import FakeHoming
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """What is begun by a process that ignores SIGINT ignores it, too, as whatever a shell has in its background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("verb", ["send", "watch"])
