@@ -169,8 +169,8 @@ async def raw(running: RunningBroker) -> AsyncIterator[Raw]:
     ],
     ids=["HTTP", "TLS", "zeros", "ones", "length", "PINGREQ", "PUBLISH"],
 )
-async def test_what_is_not_mqtt_is_closed_without_an_answer(running: RunningBroker, rubbish: bytes) -> None:
-    async with raw(running) as peer:
+async def test_what_is_not_mqtt_is_closed_without_an_answer(rubbish: bytes) -> None:
+    async with running_broker(BrokerBounds(connect_seconds=0.5)) as running, raw(running) as peer:
         await peer.say(rubbish)
         assert await peer.rest() in (b"", b"\x20\x03\x00\x95\x00"), "at most that the packet is too large"
         assert not running.broker.connections

@@ -129,7 +129,7 @@ def test_what_comes_with_the_end_of_the_handshake_is_read(run: Run, files: Certi
 )
 def test_what_is_no_tls_is_closed_and_counted(run: Run, files: CertificateFiles, rubbish: bytes) -> None:
     async def story() -> None:
-        async with broker_of(files) as running, Peer(running.tls_port) as peer:
+        async with broker_of(files, BrokerBounds(connect_seconds=0.5)) as running, Peer(running.tls_port) as peer:
             peer.writer.write(rubbish)
             assert b"\x20" not in await peer.rest()
             await eventually(lambda: running.counters["broker.refused.tls_handshake"] == 1)
