@@ -57,20 +57,27 @@ def told(spark: SparkSession, log: Path, out: Path, **options: Any) -> list[str]
     return progress.lines
 
 
+@pytest.fixture(scope="module")
+def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log, a cold tier of 26 hours of events, and what was counted of them."""
+    folder = tmp_path_factory.mktemp("counted")
+    write(folder / "log", [outcome(600 * number, 100) for number in range(20)])
+    put(folder / "cold", "events", said())
+    analysis(spark, folder / "log", folder / "out", events=str(folder / "cold"), steps=STEPS)
+    return folder
+
+
 @pytest.fixture
-def fleet(tmp_path: Path) -> tuple[Path, Path, Path]:
-    """A log, a cold tier of 26 hours of events, and where the results go."""
-    log, cold = tmp_path / "log", tmp_path / "cold"
-    write(log, [outcome(600 * number, 100) for number in range(20)])
-    put(cold, "events", said())
-    return log, cold, tmp_path / "out"
+def fleet(counted: Path, tmp_path: Path) -> tuple[Path, Path, Path]:
+    """The three folders of `counted`, for a test that changes them."""
+    shutil.copytree(counted, tmp_path / "fleet")  # with the times of the files, which the inventory knows
+    return tmp_path / "fleet" / "log", tmp_path / "fleet" / "cold", tmp_path / "fleet" / "out"
 
 
 def test_retention_takes_nothing_from_a_day_that_was_counted(
     spark: SparkSession, fleet: tuple[Path, Path, Path]
 ) -> None:
     log, cold, out = fleet
-    analysis(spark, log, out, events=str(cold), steps=STEPS)
     whole, days = compacted(out, "events"), events_rolled(out)
     assert whole == len(said()) == sum(days.values())
 
@@ -99,7 +106,6 @@ def test_retention_takes_nothing_from_a_day_that_was_counted(
 
 def test_a_day_of_which_no_file_is_left_stays(spark: SparkSession, fleet: tuple[Path, Path, Path]) -> None:
     log, cold, out = fleet
-    analysis(spark, log, out, events=str(cold), steps=STEPS)
     days = events_rolled(out)
     shutil.rmtree(cold / "db=events/date=2026-01-05")
     analysis(spark, log, out, events=str(cold), steps=STEPS)
@@ -111,7 +117,6 @@ def test_what_an_earlier_version_counted_is_not_made_from_less(
 ) -> None:
     """It noted how many files a day had, and not which."""
     log, cold, out = fleet
-    analysis(spark, log, out, events=str(cold), steps=STEPS)
     days = events_rolled(out)
     for inventory in out.glob("manifest/step=compact/**/*.parquet"):
         inventory.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,14 +69,22 @@ def test_only_new_days_are_done_and_a_day_that_is_done_again_is_the_same(spark: 
     assert sorted(map(str, rolled(out, "*", "latency_hourly"))) == before
 
 
+@pytest.fixture(scope="module")
+def one_day(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of one day, and what was counted of it."""
+    folder = tmp_path_factory.mktemp("day")
+    write(folder / "log", commands(0))
+    analysis(spark, folder / "log", folder / "out", steps=STEPS)
+    return folder
+
+
 @pytest.mark.parametrize(("step", "after"), [("compact", 0), ("rollup", 1), ("rollup", 5)])
 def test_a_kill_loses_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, after: int
+    spark: SparkSession, one_day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, after: int
 ) -> None:
     """After so many writes the process is gone: in the middle of a step, or between its data and its manifest."""
+    shutil.copytree(one_day, tmp_path, dirs_exist_ok=True)
     log, out = tmp_path / "log", tmp_path / "out"
-    write(log, commands(0))
-    analysis(spark, log, out, steps=STEPS)
     write(log, [*commands(0, 3), *commands(1, 4)], "node-b")
     write_whole, left = Lake.write, [after]
 
