@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from homing_rig.forked_verbs import forked_homing
 from homing_rig.harness import NodeProcess
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess, require_programs
 from tests.sharded import Sharded, sharded
@@ -76,3 +77,10 @@ def postgresql() -> Iterator[PostgresProcess]:
     """A PostgreSQL for the whole run (one per worker). Take a PostgresProcess of your own to stop or freeze it."""
     with PostgresProcess() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def homing_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A program `homing` for a PATH, which begins as a fork as nodes do: for pages that start it dozens of times."""
+    with forked_homing(tmp_path_factory.mktemp("bin")) as program:
+        yield program

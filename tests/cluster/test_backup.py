@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -37,12 +36,8 @@ def block(part: str) -> str:
 class Shell:
     """Somebody who types the commands of the page, in a folder of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Path) -> None:
         self._folder = folder
-        program = folder / "bin" / "homing"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app.cli "$@"\n')
-        program.chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HOMING_")}
         path = f"{program.parent}:{os.environ['PATH']}"
         self.env = kept | {"PATH": path, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
@@ -65,8 +60,8 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def shell(homing_program: Path, tmp_path: Path) -> Shell:
+    return Shell(tmp_path, homing_program)
 
 
 class Caller:

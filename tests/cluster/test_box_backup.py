@@ -14,8 +14,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.cluster.harness import Json, devices
-from tests.cluster.test_up import UpProcess, answer, run
+from tests.cluster.test_up import Run, UpProcess, answer, run
 from tests.waiting import PATIENCE, eventually
+
+__all__ = ["run"]  # a fixture
 
 PATHS = {
     "commands": "commands",
@@ -79,7 +81,7 @@ async def everything(up: UpProcess) -> dict[str, Json]:
     return found
 
 
-async def taken(up: UpProcess, target: Path, *options: str) -> Json:
+async def taken(run: Run, up: UpProcess, target: Path, *options: str) -> Json:
     done: subprocess.CompletedProcess[str] = await asyncio.to_thread(
         run, "backup", str(target), "--data", str(up.data), "--json", *options
     )
@@ -93,7 +95,7 @@ async def write_on(client: Client, enough: asyncio.Event) -> None:
         await client.publish("noise", b"x", retain=True)
 
 
-async def test_the_copy_of_a_node_that_writes_answers_as_the_original() -> None:
+async def test_the_copy_of_a_node_that_writes_answers_as_the_original(run: Run) -> None:
     with UpProcess() as up:
         away, talker = Client(up, "away"), Client(up, "talker")
         await away.subscribe("thing/product/SN1/events")
@@ -111,15 +113,15 @@ async def test_the_copy_of_a_node_that_writes_answers_as_the_original() -> None:
         enough = asyncio.Event()
         writing = asyncio.create_task(write_on(noisy, enough))
         await eventually(lambda: bool(noisy.present))
-        assert (await taken(up, up.folder / "first"))["files"] > 5
-        await taken(up, up.folder / "with", "--secrets")
+        assert (await taken(run, up, up.folder / "first"))["files"] > 5
+        await taken(run, up, up.folder / "with", "--secrets")
         enough.set()
         await writing
         await noisy.leave()
         await talker.leave()
         told = await everything(up)
         assert await asyncio.to_thread(up.stop) == 0
-        await taken(up, up.folder / "stopped")
+        await taken(run, up, up.folder / "stopped")
         assert sorted(one.name for one in up.folder.iterdir() if one.name.startswith(".homing")) == []
 
         new = up.folder / "restored"

@@ -32,6 +32,9 @@ AS_DEVICES = {"HOMING_MQTT_USERNAME": "", "HOMING_MQTT_PASSWORD": ""}
 """For a fleet, which may not do what nodes do, and the other way round."""
 
 
+AS_USERS_DO = (sys.executable, "-m", "app.cli")
+
+
 class Running:
     """A `homing …` that goes on, with what it said on standard error so far."""
 
@@ -67,8 +70,11 @@ class Running:
 class Place:
     """The environment of the commands of a test: they have the rights of a node, unless it says otherwise."""
 
-    def __init__(self, folder: Path, redis: RedisProcess, mosquitto: MosquittoProcess) -> None:
+    def __init__(
+        self, folder: Path, redis: RedisProcess, mosquitto: MosquittoProcess, program: Sequence[str] = AS_USERS_DO
+    ) -> None:
         self.folder = folder
+        self._program = program
         self.env = {
             **os.environ,
             "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
@@ -80,10 +86,14 @@ class Place:
             "HOMING_CLUSTER_DRAIN_DELAY": "0s",
         }
 
+    def command(self, *arguments: str) -> list[str]:
+        """The words that start it."""
+        return [*self._program, *arguments]
+
     def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         """A command that ends."""
         return subprocess.run(
-            _command(arguments),
+            self.command(*arguments),
             env=self.env | env,
             cwd=self.folder,
             capture_output=True,
@@ -98,17 +108,13 @@ class Place:
         log = self.folder / f"{len(list(self.folder.iterdir()))}.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                _command(arguments), env=self.env | env, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=stderr
+                self.command(*arguments), env=self.env | env, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=stderr
             )
         try:
             yield Running(process, log)
         finally:
             process.kill()
             process.wait()
-
-
-def _command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "app.cli", *arguments]
 
 
 @pytest.fixture
@@ -119,9 +125,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def alone(tmp_path: Path, redis_server: RedisProcess, mosquitto: MosquittoProcess) -> Place:
-    """For commands that leave nothing behind."""
-    return Place(tmp_path, redis_server, mosquitto)
+def alone(tmp_path: Path, redis_server: RedisProcess, mosquitto: MosquittoProcess, homing_program: Path) -> Place:
+    """For commands that leave nothing behind, and are forked; those of `place` begin as users begin them."""
+    return Place(tmp_path, redis_server, mosquitto, [str(homing_program)])
 
 
 def nodes_at(url: str) -> list[str]:
@@ -431,7 +437,7 @@ def test_the_demo_takes_another_port_when_its_own_is_taken(place: Place) -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_demo_ends_quietly(alone: Place, number: signal.Signals) -> None:
     demo = subprocess.Popen(
-        _command(["demo", "--port", "0"]),
+        alone.command("demo", "--port", "0"),
         env=alone.env | {"PYTHONUNBUFFERED": "1"},
         cwd=alone.folder,
         stdout=subprocess.PIPE,

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from random import Random
 
 import pytest
 
+from homing_rig.fork_server import ForkedNode
 from homing_rig.ports import lasting_port
 from homing_rig.programs import environment
+from homing_rig.services import RunningProcess
 from tests.services import wait_until
 from tests.waiting import PATIENCE
 
@@ -35,18 +38,22 @@ def node(*, open_files: int | None = None, log: Path = Path(os.devnull), **setti
 
     port = lasting_port()
     given = {"HOMING_API_PORT": str(port), "HOMING_MQTT_URL": "mqtt://127.0.0.1:1", "HOMING_CLUSTER_DRAIN_DELAY": "0s"}
-    with log.open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve"],
-            env=environment(given | settings),
-            preexec_fn=limit,  # noqa: PLW1509 - it only makes a system call
-            stderr=stderr,
-        )
+    process: RunningProcess
+    if open_files is None:
+        process = ForkedNode(environment(given | settings), Path.cwd(), log)
+    else:
+        with log.open("w") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "app.cli", "serve"],
+                env=environment(given | settings),
+                preexec_fn=limit,  # noqa: PLW1509 - it only makes a system call
+                stderr=stderr,
+            )
     try:
         wait_until(lambda: status(port) == 200, 60)
         yield port
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
 
 

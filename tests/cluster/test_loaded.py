@@ -35,6 +35,8 @@ OF_A_DIRECTORY = {"aiosqlite", "argon2", "sqlalchemy"}
 class WatchedProcess(UpProcess):
     """`homing up` that tells of its imports on standard error."""
 
+    forked = False
+
     def _command(self) -> Sequence[str]:
         *words, option, module = (command := list(super()._command()))[: command.index("-m") + 2]
         return [*words, "-X", "importtime", option, module, *command[command.index("-m") + 2 :]]

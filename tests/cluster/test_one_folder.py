@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
@@ -218,11 +217,13 @@ async def test_queues_outlive_a_kill(tmp_path: Path, broker: MosquittoProcess) -
             assert await take(1, seconds=0) == []
 
 
-async def test_a_second_process_is_told_who_has_the_folder(tmp_path: Path, broker: MosquittoProcess) -> None:
+async def test_a_second_process_is_told_who_has_the_folder(
+    tmp_path: Path, broker: MosquittoProcess, homing_program: Path
+) -> None:
     with node_in(tmp_path, broker) as node:
         second = await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-m", "app.cli", "serve", "--port", "0"],
+            [homing_program, "serve", "--port", "0"],
             env={"HOMING_STORE_URL": f"rocks://{tmp_path}/data", "HOMING_MQTT_URL": broker.url},
             capture_output=True,
             text=True,

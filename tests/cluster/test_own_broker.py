@@ -145,11 +145,13 @@ async def has_come_back(session: aiohttp.ClientSession, node: NodeProcess) -> bo
         ({"HOMING_BROKER_URL": "mqtt://203.0.113.1:{port}"}, "HOMING_BROKER_URL: cannot listen on 203.0.113.1 port"),
     ],
 )
-async def test_a_broker_that_cannot_be_is_refused_in_a_sentence(settings: dict[str, str], said: str) -> None:
+async def test_a_broker_that_cannot_be_is_refused_in_a_sentence(
+    settings: dict[str, str], said: str, homing_program: Path
+) -> None:
     port = lasting_port()
     ended = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-m", "app.cli", "serve", "--port", "0"],
+        [homing_program, "serve", "--port", "0"],
         env={name: value.format(port=port) for name, value in settings.items()},
         capture_output=True,
         text=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +33,7 @@ def steady(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
-def follow(page: str, folder: Path, mqtt_url: str, port: int) -> list[tuple[str, str]]:
+def follow(page: str, folder: Path, mqtt_url: str, port: int, program: Path) -> list[tuple[str, str]]:
     """Return what the page shows and what was said instead, for each block of the shell that shows what it says."""
     blocks = BLOCK.findall(page)
     script = ["set -eE", "trap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT"]
@@ -48,10 +47,6 @@ def follow(page: str, folder: Path, mqtt_url: str, port: int) -> list[tuple[str,
         else:
             shown.append((text, folder / f"{number - 1}.said"))
     whole = "\n".join(script).replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("PORT=8080", f"PORT={port}")
-    program = folder / "bin" / "homing"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app.cli "$@"\n')
-    program.chmod(0o755)
     own = {name: value for name, value in os.environ.items() if not name.startswith("HOMING_")}
     done = subprocess.run(
         ["bash", "-c", whole.replace("mqtt://127.0.0.1:1883", mqtt_url)],
@@ -71,9 +66,9 @@ def follow(page: str, folder: Path, mqtt_url: str, port: int) -> list[tuple[str,
     return [(text, file.read_text()) for text, file in shown]
 
 
-def test_each_step_says_what_is_shown(tmp_path: Path) -> None:
+def test_each_step_says_what_is_shown(homing_program: Path, tmp_path: Path) -> None:
     with OpenBroker() as broker:
-        steps = follow(PAGE.read_text("utf-8"), tmp_path, broker.url, lasting_port())
+        steps = follow(PAGE.read_text("utf-8"), tmp_path, broker.url, lasting_port(), homing_program)
     assert len(steps) >= 7
     for shown, said in steps:
         assert steady(said) == steady(shown)

@@ -28,19 +28,25 @@ def script_of(part: str) -> str:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(homing_program: Path, tmp_path: Path) -> dict[str, str]:
     """A `homing` in the path that is this one, and a home without contexts."""
-    program = tmp_path / "bin" / "homing"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app.cli "$@"\n')
-    program.chmod(0o755)
     return {
         **os.environ,
-        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "PATH": f"{homing_program.parent}:{os.environ['PATH']}",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
         "PYTHONUNBUFFERED": "1",
         "XDG_CONFIG_HOME": str(tmp_path),
     }
+
+
+@pytest.fixture
+def as_users_do(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The same with a `homing` that starts an interpreter, and imports, each time."""
+    program = tmp_path / "bin" / "homing"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app.cli "$@"\n')
+    program.chmod(0o755)
+    return environment | {"PATH": f"{program.parent}:{environment['PATH']}"}
 
 
 @contextmanager
@@ -70,9 +76,9 @@ def run(script: str, environment: dict[str, str], folder: Path, seconds: float =
     return done.stdout
 
 
-def test_the_first_half(environment: dict[str, str], tmp_path: Path) -> None:
-    with demo(environment) as url:
-        said = run(script_of(FIRST).replace("http://127.0.0.1:8080", url), environment | {"HOMING_URL": url}, tmp_path)
+def test_the_first_half(as_users_do: dict[str, str], tmp_path: Path) -> None:
+    with demo(as_users_do) as url:
+        said = run(script_of(FIRST).replace("http://127.0.0.1:8080", url), as_users_do | {"HOMING_URL": url}, tmp_path)
     assert "cover_open on dock-1: succeeded in" in said
     assert "exit code 2" in said
     assert "nobody is subscribed" in said

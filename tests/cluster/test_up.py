@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import aiohttp
 import paho.mqtt.client as paho
@@ -21,8 +21,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from app.core.identifiers import CANARY
+from homing_rig.fork_server import ForkedNode
 from homing_rig.ports import lasting_port
-from homing_rig.services import ServiceProcess
+from homing_rig.programs import environment
+from homing_rig.services import RunningProcess, ServiceProcess
 from tests.certificates import make_certificate
 from tests.cluster.harness import Device, Json, devices
 from tests.waiting import PATIENCE, eventually
@@ -31,8 +33,13 @@ T = TypeVar("T")
 KEY = re.compile(r"^homing_[0-9A-Z]{8}_\w+$", re.MULTILINE)
 
 
+SETTINGS = {"HOMING_CLUSTER_DRAIN_DELAY": "0ms", "PYTHONUNBUFFERED": "1"}
+
+
 class UpProcess(ServiceProcess):
     """`homing up` in a process of its own."""
+
+    forked: ClassVar[bool] = True
 
     def __init__(self, *options: str) -> None:
         super().__init__(sys.executable)
@@ -48,10 +55,19 @@ class UpProcess(ServiceProcess):
     def key(self) -> str:
         return (self.data / "secrets" / "admin.key").read_text().strip()
 
-    def _command(self) -> Sequence[str]:
+    @property
+    def _words(self) -> Sequence[str]:
         place = ["--data", str(self.data), "--mqtt", self.broker, "--api", f"127.0.0.1:{self.port}"]
-        settings = ["HOMING_CLUSTER_DRAIN_DELAY=0ms", "PYTHONUNBUFFERED=1"]
-        return ["env", *settings, self.binary, "-m", "app.cli", "up", *place, "--profile", "dji", *self._options]
+        return ["up", *place, "--profile", "dji", *self._options]
+
+    def _command(self) -> Sequence[str]:
+        settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+        return ["env", *settings, self.binary, "-m", "app.cli", *self._words]
+
+    def _launch(self, command: Sequence[str]) -> RunningProcess:
+        if self.forked:
+            return ForkedNode(environment(SETTINGS), self.folder, self.folder / "log", self._words)
+        return super()._launch(command)
 
     def _answers(self) -> bool:
         try:
@@ -61,11 +77,24 @@ class UpProcess(ServiceProcess):
             return False
 
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs `homing` with these words to its end, in an environment of these variables alone."""
+
+
+@pytest.fixture
+def run(homing_program: Path) -> Run:
+    def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        command = [homing_program, *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    return run
+
+
 def answer(device: Device, command: Json) -> None:
     device.answer(command)
 
 
-async def test_one_process_and_one_folder_outlive_a_kill() -> None:
+async def test_one_process_and_one_folder_outlive_a_kill(run: Run) -> None:
     with UpProcess() as up:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * PATIENCE)) as session,
@@ -159,7 +188,7 @@ class Listener:
         return said.pop()
 
 
-async def test_clients_of_the_broker_log_in_and_may_what_their_keys_may() -> None:
+async def test_clients_of_the_broker_log_in_and_may_what_their_keys_may(run: Run) -> None:
     """The broker says no as both versions have it."""
     v3, v5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
     with UpProcess() as up:
@@ -212,7 +241,7 @@ async def test_clients_of_the_broker_log_in_and_may_what_their_keys_may() -> Non
         await admin.stop()
 
 
-async def test_a_device_has_a_key_of_its_own_and_its_own_topics_alone(tmp_path: Path) -> None:
+async def test_a_device_has_a_key_of_its_own_and_its_own_topics_alone(run: Run, tmp_path: Path) -> None:
     """A thief of the key is that device until it is revoked, and no other one. Outside of this machine it needs TLS."""
     files, tls = make_certificate(tmp_path), f"127.0.0.1:{lasting_port()}"
     with UpProcess("--mqtts", tls, "--tls-cert", str(files.certificate), "--tls-key", str(files.key)) as up:
@@ -268,11 +297,6 @@ async def test_open_asks_nobody_and_makes_no_key() -> None:
         assert "HOMING_KEY" not in up.log_text
 
 
-def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app.cli", *words]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
-
-
 def damaged_store(folder: Path) -> None:
     (folder / "store").mkdir(parents=True)
     (folder / "layout.json").write_text('{"layout": 1, "written_by": "0.3.0"}')
@@ -303,7 +327,7 @@ def nothing(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(
-    tmp_path: Path, prepare: Callable[[Path], None], options: list[str], said: str
+    run: Run, tmp_path: Path, prepare: Callable[[Path], None], options: list[str], said: str
 ) -> None:
     prepare(tmp_path / "data")
     port = str(lasting_port())

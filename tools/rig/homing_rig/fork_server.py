@@ -1,8 +1,8 @@
-"""Nodes that begin as a fork of a process which has loaded Homing once.
+"""Nodes, and other verbs of Homing, that begin as a fork of a process which has loaded Homing once.
 
 Such a node is a process like any other: it has its own memory, environment, folder and log, and it is killed, frozen
 and waited for. It lacks the start of the interpreter and the imports, which take most of the processor time of a start.
-Tests start hundreds of nodes. Figures start theirs as users do.
+Tests start hundreds of nodes. Figures start theirs as users do. `forked_verbs` has programs for shells.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVarTuple
 
-LOADED: Final = ("app.main", "app.cli.root", "app.cli.serve", "app.server.run", "app.store.redis.commands.store")
+_Arguments = TypeVarTuple("_Arguments")
+LOADED: Final = (
+    *("app.main", "app.cli.root", "app.cli.serve", "app.server.run", "app.store.redis.commands.store"),
+    *("app.cli.access", "app.cli.commands", "app.cli.events", "app.cli.keys", "app.cli.operations", "app.cli.profile"),
+    *("app.cli.queue", "app.cli.send", "app.cli.up", "app.cli.users", "app.settings.one_folder", "app.store.engine"),
+    *("app.store.sql.access.directory", "homing_client._sync.client", "homing_simulator.cli.simulate", "rich.table"),
+    *("homing_simulator.fleet", "app.access.login.passwords"),
+)
+"""Modules that take long to import, of nodes and of the verbs that are typed beside them."""
 SERVE: Final = ("-m", "app.cli", "serve")
 """The arguments of Python that start a node."""
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
@@ -35,18 +43,23 @@ def can_be_forked(arguments: Sequence[str], settings: Mapping[str, str]) -> bool
     return tuple(arguments) == SERVE and not any(one.startswith(_OF_THE_INTERPRETER) for one in settings)
 
 
-class ForkedNode:
-    """A node that was forked. It has the part of `subprocess.Popen` that `RunningProcess` names."""
+class ForkedProcess:
+    """A process that was forked. It has the part of `subprocess.Popen` that `RunningProcess` names."""
 
-    def __init__(self, environment: Mapping[str, str], folder: Path, log: Path) -> None:
-        """It appends what it says to `log`."""
+    def __init__(self, run: Callable[[*_Arguments], None], *arguments: *_Arguments) -> None:
+        """It runs this with these arguments, which are pickled."""
         _CONTEXT.set_forkserver_preload(list(LOADED))
-        self._process = _CONTEXT.Process(target=_serve, args=(dict(environment), folder, log), daemon=True)
+        self._process = _CONTEXT.Process(target=run, args=arguments, daemon=True)
         with _TURN:
             self._process.start()
         if self._process.pid is None:
             raise RuntimeError("a process that has started has an id")
         self.pid: Final = self._process.pid
+
+    @property
+    def sentinel(self) -> int:
+        """A descriptor that `multiprocessing.connection.wait` finds ready when the process has ended."""
+        return self._process.sentinel
 
     @property
     def returncode(self) -> int | None:
@@ -63,7 +76,7 @@ class ForkedNode:
         wait([self._process.sentinel], timeout)
         code = self.poll()
         if code is None:
-            raise subprocess.TimeoutExpired(" ".join(SERVE), timeout or 0.0)
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         return code
 
     def send_signal(self, sig: int) -> None:
@@ -76,15 +89,30 @@ class ForkedNode:
         self.send_signal(signal.SIGKILL)
 
 
-def _serve(environment: Mapping[str, str], folder: Path, log: Path) -> None:
+class ForkedNode(ForkedProcess):
+    """A node that was forked."""
+
+    def __init__(
+        self, environment: Mapping[str, str], folder: Path, log: Path, words: Sequence[str] = ("serve",)
+    ) -> None:
+        """It appends what it says to `log`. The words are those behind `homing`: `serve`, or `up` with its options."""
+        super().__init__(_run_node, words, dict(environment), folder, log)
+
+
+def run_verb(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+    """Do in this process what `homing` does with these words, in this environment and folder."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["app.cli", *words]
+    if environment.get("PYTHONFAULTHANDLER"):
+        faulthandler.enable()
+    runpy.run_module("app.cli", run_name="__main__", alter_sys=True)
+
+
+def _run_node(words: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> None:
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(said, 1)
     os.dup2(said, 2)
     os.close(said)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = ["app.cli", "serve"]
-    if environment.get("PYTHONFAULTHANDLER"):
-        faulthandler.enable()
-    runpy.run_module("app.cli", run_name="__main__", alter_sys=True)
+    run_verb(words, environment, folder)
