@@ -280,10 +280,11 @@ class LoopbackMqttClient:
 
     async def quiet(self, idle: timedelta) -> None:
         # No network keeps anything back: the session has all that is still to come, so no silence has to prove it.
-        while self.connected and self._broker.holds_for(self.client_id):
+        while self.connected:
+            if not self._broker.holds_for(self.client_id):
+                return
             await asyncio.sleep(idle.total_seconds())
-        if not self.connected:
-            raise BrokerUnavailableError("the broker may hold more: there is no connection")
+        raise BrokerUnavailableError("the broker may hold more: there is no connection")
 
     async def stop(self, *, keep_session: bool = False) -> None:
         self._handler = None

@@ -223,7 +223,7 @@ async def test_a_second_process_is_told_who_has_the_folder(
     with node_in(tmp_path, broker) as node:
         second = await asyncio.to_thread(
             subprocess.run,
-            [homing_program, "serve", "--port", "0"],
+            [str(homing_program), "serve", "--port", "0"],
             env={"HOMING_STORE_URL": f"rocks://{tmp_path}/data", "HOMING_MQTT_URL": broker.url},
             capture_output=True,
             text=True,

@@ -151,7 +151,7 @@ async def test_a_broker_that_cannot_be_is_refused_in_a_sentence(
     port = lasting_port()
     ended = await asyncio.to_thread(
         subprocess.run,
-        [homing_program, "serve", "--port", "0"],
+        [str(homing_program), "serve", "--port", "0"],
         env={name: value.format(port=port) for name, value in settings.items()},
         capture_output=True,
         text=True,

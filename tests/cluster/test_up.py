@@ -84,7 +84,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def run(homing_program: Path) -> Run:
     def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [homing_program, *words]
+        command = [str(homing_program), *words]
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     return run

@@ -28,9 +28,10 @@ def main() -> int:
 
     for number in set(PASSED_ON).difference(ignored):
         signal.signal(number, pass_on)
-    asked = {"words": sys.argv[2:], "environment": dict(os.environ), "folder": os.getcwd(), "ignored": ignored}
+    asked = {"words": sys.argv[2:], "environment": dict(os.environ), "ignored": ignored}
     body = json.dumps(asked).encode()
-    socket.send_fds(server, [len(body).to_bytes(4, "big")], STREAMS)
+    folder = os.open(".", os.O_RDONLY)
+    socket.send_fds(server, [len(body).to_bytes(4, "big")], (*STREAMS, folder))
     server.sendall(body)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in STREAMS:  # whoever reads what the process says sees its end, and not that of this one
@@ -41,6 +42,7 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code in PASSED_ON:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)

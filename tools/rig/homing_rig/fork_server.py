@@ -99,8 +99,8 @@ class ForkedNode(ForkedProcess):
         super().__init__(_run_node, words, dict(environment), folder, log)
 
 
-def run_verb(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
-    """Do in this process what `homing` does with these words, in this environment and folder."""
+def run_verb(words: Sequence[str], environment: Mapping[str, str], folder: Path | int) -> None:
+    """Do in this process what `homing` does with these words, in this environment and folder, or its descriptor."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

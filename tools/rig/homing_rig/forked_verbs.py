@@ -30,7 +30,7 @@ _SIZE_BYTES: Final = 4
 """They tell how long a request is."""
 
 
-class LentStream:
+class LentDescriptor:
     """A descriptor that goes along when it is pickled for a process that is forked."""
 
     def __init__(self, descriptor: int) -> None:
@@ -40,8 +40,8 @@ class LentStream:
         return _lent, (DupFd(self.descriptor),)
 
 
-def _lent(there: Any) -> LentStream:  # noqa: ANN401 - multiprocessing's
-    return LentStream(there.detach())
+def _lent(there: Any) -> LentDescriptor:  # noqa: ANN401 - multiprocessing's
+    return LentDescriptor(there.detach())
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def forked_homing(folder: Path) -> Iterator[Path]:
         listener.listen(socket.SOMAXCONN)
         program = folder / "homing"
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {shlex.quote(fork_caller.__file__)} {address} "$@"\n')
-        program.chmod(0o755)
+        program.chmod(0o700)
         bell, ringer = socket.socketpair()
         with bell, ringer:
             desk = threading.Thread(target=VerbForks(listener, bell).serve, name="forked verbs", daemon=True)
@@ -92,16 +92,15 @@ class VerbForks:
 
     def _begin(self) -> None:
         program, _ = self._listener.accept()
-        size, streams, _, _ = socket.recv_fds(program, _SIZE_BYTES, len(fork_caller.STREAMS))
-        lent = [LentStream(one) for one in streams]
+        size, descriptors, _, _ = socket.recv_fds(program, _SIZE_BYTES, len(fork_caller.STREAMS) + 1)
+        lent = [LentDescriptor(one) for one in descriptors]
         try:
             asked = json.loads(program.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
-            words, environment, folder = asked["words"], asked["environment"], Path(asked["folder"])
-            self._running[program] = ForkedProcess(_run, lent, words, environment, folder, asked["ignored"])
+            self._running[program] = ForkedProcess(_run, lent, asked["words"], asked["environment"], asked["ignored"])
         except json.JSONDecodeError:  # the program was killed before it had asked
             program.close()
         finally:
-            for one in streams:
+            for one in descriptors:
                 os.close(one)
 
     def _hear(self, program: socket.socket) -> None:
@@ -125,19 +124,16 @@ class VerbForks:
 
 
 def _run(
-    streams: Sequence[LentStream],
-    words: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    ignored: Sequence[int],
+    lent: Sequence[LentDescriptor], words: Sequence[str], environment: Mapping[str, str], ignored: Sequence[int]
 ) -> None:
+    *streams, folder = (one.descriptor for one in lent)
     for target, one in zip(fork_caller.STREAMS, streams, strict=True):
-        os.dup2(one.descriptor, target)
-        os.close(one.descriptor)
-    at_once = bool(environment.get("PYTHONUNBUFFERED"))
-    sys.stdin = open(0, closefd=False)
-    sys.stdout = open(1, "w", buffering=1 if at_once or os.isatty(1) else -1, closefd=False)
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        os.dup2(one, target)
+        os.close(one)
+    at_once = os.isatty(1) or bool(environment.get("PYTHONUNBUFFERED"))
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", 1 if at_once else -1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
     for number in fork_caller.PASSED_ON:
         signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
     if signal.SIGINT not in ignored:
