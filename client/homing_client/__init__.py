@@ -33,22 +33,24 @@ from homing_client._errors import (
     UnreachableError,
 )
 from homing_client._models import (
-    Cluster,
     Command,
     CommandEvent,
-    DeviceRecord,
-    Entry,
     Event,
     Fault,
     Happening,
     Known,
     Late,
-    Limit,
     LogEvent,
+    State,
+)
+from homing_client._node_models import (
+    Cluster,
+    DeviceRecord,
+    Entry,
+    Limit,
     Me,
     Node,
     Readiness,
-    State,
     Tagged,
 )
 from homing_client._retry import NO_RETRY, Retry

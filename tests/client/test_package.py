@@ -19,7 +19,8 @@ import pytest
 import homing_client
 from app import __version__
 from homing_client import AsyncHoming, Command, DeviceRecord, Homing, Reply, ServerEvent
-from homing_client._models import Fault, Known, Late, Me
+from homing_client._models import Fault, Known, Late
+from homing_client._node_models import Me
 from tests.api.rig import running
 from tests.client.twins import all_of, done
 

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from homing_client._answers import body_of, entry_of, nothing_of
 from homing_client._async.session import AsyncSession
-from homing_client._models import Entry
-from homing_client._operations import JsonObject, body_of, changed, duration, entry_of, given, nothing_of
+from homing_client._node_models import Entry
+from homing_client._operations import JsonObject, changed, duration, given
 from homing_client._wire import Request
 
 

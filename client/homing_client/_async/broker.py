@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from homing_client._answers import nothing_of
 from homing_client._async.session import AsyncSession
-from homing_client._operations import JsonObject, nothing_of
+from homing_client._operations import JsonObject
 from homing_client._wire import Request
 
 

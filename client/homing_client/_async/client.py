@@ -9,11 +9,13 @@ from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from homing_client import _answers as answers
 from homing_client import _operations as operations
 from homing_client import _system
 from homing_client._async.session import AsyncSession
 from homing_client._errors import BY_STATE
-from homing_client._models import Cluster, Command, CommandEvent, DeviceRecord, Entry, Happening, Me, Readiness
+from homing_client._models import Command, CommandEvent, Happening
+from homing_client._node_models import Cluster, DeviceRecord, Entry, Me, Readiness
 from homing_client._operations import IfOffline, JsonObject
 from homing_client._retry import Retry
 from homing_client._version import __version__
@@ -223,7 +225,7 @@ class AsyncHoming:
             not_before=not_before,
             notify=notify,
         )
-        command = operations.command_sent(await self._session.exchange(request))
+        command = answers.command_sent(await self._session.exchange(request))
         if command.is_final or wait is not True or hold is not None:
             return command
         return await self.wait(command.id)
@@ -260,7 +262,7 @@ class AsyncHoming:
             not_before=not_before,
             notify=(),
         )
-        return operations.body_of(await self._session.exchange(operations.dry_run(request)))
+        return answers.body_of(await self._session.exchange(operations.dry_run(request)))
 
     async def call(
         self,
@@ -297,7 +299,7 @@ class AsyncHoming:
 
     async def get(self, command_id: str) -> Command:
         """Read the current state of a command. Raises NotFoundError."""
-        return operations.command_of(await self._session.exchange(operations.get(command_id)))
+        return answers.command_of(await self._session.exchange(operations.get(command_id)))
 
     async def explain(self, command_id: str) -> JsonObject:
         """Explain what became of a command, as far as it is known: `verdict`, `timeline`, `misses`.
@@ -328,7 +330,7 @@ class AsyncHoming:
             self._session.stream(operations.events_of(command_id, to_the_end=to_the_end), after)
         ) as told:
             async for one in told:
-                event = operations.event_of(one)
+                event = answers.event_of(one)
                 if event is None:
                     continue
                 yield event
@@ -354,13 +356,13 @@ class AsyncHoming:
         asked = operations.events_of_all(device, profile, method, states, kinds)
         async with aclosing(self._session.stream(asked, after)) as told:
             async for one in told:
-                happening = operations.happening_of(one)
+                happening = answers.happening_of(one)
                 if happening is not None:
                     yield happening
 
     async def cancel(self, command_id: str) -> Command:
         """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""
-        return operations.command_of(await self._session.exchange(operations.cancel(command_id)))
+        return answers.command_of(await self._session.exchange(operations.cancel(command_id)))
 
     async def resume_lane(self, device_id: str, lane: str) -> JsonObject:
         """Have a lane of a device go on that stands since a command failed.
@@ -368,7 +370,7 @@ class AsyncHoming:
         `resumed` is false if it did not stand, or if another command stops it by now; `next` is the command that is
         tried now. Raises ForbiddenError.
         """
-        return operations.body_of(await self._session.exchange(operations.resume_lane(device_id, lane)))
+        return answers.body_of(await self._session.exchange(operations.resume_lane(device_id, lane)))
 
     async def probe(self, command_id: str) -> JsonObject:
         """Look whether a command that has timed out was done: `result`, and `command`, with what was found `verified`.
@@ -376,15 +378,15 @@ class AsyncHoming:
         It may take ten seconds, where the device is asked. Raises NotFoundError, InvalidError where its profile has no
         probe for it, and ConflictError for one that has not timed out, or was answered late.
         """
-        return operations.body_of(await self._session.exchange(operations.probe(command_id)))
+        return answers.body_of(await self._session.exchange(operations.probe(command_id)))
 
     async def approvals(self, limit: int | None = None) -> list[JsonObject]:
         """List the commands that wait for a second person, soonest end first, each with its `fingerprint`."""
-        return operations.listed(await self._session.exchange(operations.approvals(limit)), "approvals")
+        return answers.listed(await self._session.exchange(operations.approvals(limit)), "approvals")
 
     async def approval(self, command_id: str) -> JsonObject:
         """One of them. Raises NotFoundError, and ConflictError where it waits for nobody, or not any more."""
-        return operations.body_of(await self._session.exchange(operations.approval(command_id)))
+        return answers.body_of(await self._session.exchange(operations.approval(command_id)))
 
     async def approve(self, command_id: str, fingerprint: str, *, note: str = "") -> Command:
         """Approve a command as a second person: exactly the one that has this fingerprint.
@@ -399,7 +401,7 @@ class AsyncHoming:
 
     async def _decide(self, command_id: str, fingerprint: str, decision: str, note: str) -> Command:
         request = operations.decide(command_id, fingerprint, decision, note)
-        return operations.command_of(await self._session.exchange(request))
+        return answers.command_of(await self._session.exchange(request))
 
     async def commands(
         self,
@@ -467,7 +469,7 @@ class AsyncHoming:
 
     async def device_record(self, device_id: str) -> DeviceRecord:
         """Read the record of a device. Raises NotFoundError."""
-        return operations.device_of(await self._session.exchange(operations.device("GET", device_id)))
+        return answers.device_of(await self._session.exchange(operations.device("GET", device_id)))
 
     async def put_device(
         self,
@@ -485,16 +487,16 @@ class AsyncHoming:
         """
         body = {"profile": profile, "labels": dict(labels), "note": note, "tenant": tenant}
         asked = operations.device("PUT", device_id, {k: v for k, v in body.items() if v is not None}, if_match)
-        return operations.device_of(await self._session.exchange(asked))
+        return answers.device_of(await self._session.exchange(asked))
 
     async def remove_device(self, device_id: str, *, if_match: str | None = None) -> None:
         """Delete the record of a device. Raises NotFoundError, ConflictError."""
         asked = operations.device("DELETE", device_id, None, if_match)
-        operations.nothing_of(await self._session.exchange(asked))
+        answers.nothing_of(await self._session.exchange(asked))
 
     async def nodes(self) -> Cluster:
         """List the live nodes of the cluster."""
-        return operations.cluster_of(await self._session.exchange(operations.NODES))
+        return answers.cluster_of(await self._session.exchange(operations.NODES))
 
     async def overview(self) -> JsonObject:
         """Read the cluster at a glance: which party is in trouble, the nodes, failures and open commands."""
@@ -507,13 +509,13 @@ class AsyncHoming:
         """
         async with aclosing(self._session.stream(operations.OVERVIEWS, None)) as told:
             async for one in told:
-                overview = operations.overview_of(one)
+                overview = answers.overview_of(one)
                 if overview is not None:
                     yield overview
 
     async def me(self) -> Me:
         """Read who the caller is to the node."""
-        return operations.me_of(await self._session.exchange(operations.ME))
+        return answers.me_of(await self._session.exchange(operations.ME))
 
     async def profiles(self) -> JsonObject:
         """List the device profiles of the node, and its default."""
@@ -525,7 +527,7 @@ class AsyncHoming:
 
     async def interlocks(self) -> list[JsonObject]:
         """List the interlocks of the node's profiles."""
-        return operations.listed(await self._session.exchange(operations.INTERLOCKS), "interlocks")
+        return answers.listed(await self._session.exchange(operations.INTERLOCKS), "interlocks")
 
     async def check_interlocks(self, device_id: str, method: str, *, profile: str | None = None) -> JsonObject:
         """Say how the interlocks of a method judge a device at this moment. Nothing is sent."""
@@ -537,7 +539,7 @@ class AsyncHoming:
 
     async def logout(self) -> None:
         """End the key of this client, if a login made it. Raises ConflictError for other keys."""
-        operations.nothing_of(await self._session.exchange(operations.LOGOUT))
+        answers.nothing_of(await self._session.exchange(operations.LOGOUT))
 
     async def index(self) -> JsonObject:
         """Read the index of the node: its name, version, node id and links."""
@@ -549,11 +551,11 @@ class AsyncHoming:
 
     async def ready(self) -> Readiness:
         """Check whether the node can serve, and why not. It is asked once: no is an answer."""
-        return operations.readiness_of(await self._session.once(operations.READY))
+        return answers.readiness_of(await self._session.once(operations.READY))
 
     async def metrics(self) -> str:
         """The metrics of the node, as Prometheus reads them."""
-        return operations.text_of(await self._session.exchange(operations.METRICS))
+        return answers.text_of(await self._session.exchange(operations.METRICS))
 
     async def request(
         self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] = MappingProxyType({})
@@ -563,7 +565,7 @@ class AsyncHoming:
         The value is None where the answer has no JSON. Raises ProblemError.
         """
         asked = operations.any_request(method, path, body, headers)
-        return operations.anything_of(await self._session.exchange(asked))
+        return answers.anything_of(await self._session.exchange(asked))
 
     async def _pages(self, page: Callable[[str | None], Request], member: str) -> AsyncIterator[JsonObject]:
         cursor: str | None = None
@@ -576,7 +578,7 @@ class AsyncHoming:
                 return
 
     async def _object(self, request: Request) -> JsonObject:
-        return operations.body_of(await self._session.exchange(request))
+        return answers.body_of(await self._session.exchange(request))
 
 
 class AsyncDevice:

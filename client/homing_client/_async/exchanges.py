@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from homing_client._answers import body_of, listed, nothing_of
 from homing_client._async.session import AsyncSession
-from homing_client._operations import JsonObject, body_of, given, listed, nothing_of
+from homing_client._operations import JsonObject, given
 from homing_client._wire import Request
 
 _ALL: Final = "/v1/exchanges"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
+from homing_client._answers import body_of, text_of
 from homing_client._async.session import AsyncSession
-from homing_client._operations import JsonObject, body_of, given, text_of
+from homing_client._operations import JsonObject, given
 from homing_client._wire import Request
 
 _ALL: Final = "/v1/fleet-runs"

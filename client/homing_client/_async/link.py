@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from homing_client._answers import problem_of
 from homing_client._async.queues import AsyncMessage, settled
 from homing_client._async.session import AsyncSession
 from homing_client._errors import LimitError, UnavailableError, UnreachableError
-from homing_client._operations import JsonObject, problem_of
+from homing_client._operations import JsonObject
 from homing_client._system import AsyncInbox, async_sleep
 from homing_client._wire import PROBLEM, AsyncDuplex, Reply, UpgradeRefusedError
 

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from homing_client import _system
+from homing_client._answers import problem_of
 from homing_client._async.exchanges import AsyncExchanges
 from homing_client._async.link import AGAIN_SECONDS, ANSWER_SECONDS, AWAY, LOOK_SECONDS, PATH
 from homing_client._async.session import AsyncSession
 from homing_client._errors import HomingError, UnreachableError
-from homing_client._operations import JsonObject, given, problem_of
+from homing_client._operations import JsonObject, given
 from homing_client._system import AsyncBackground, AsyncInbox, async_sleep
 from homing_client._wire import PROBLEM, AsyncDuplex, Reply, UpgradeRefusedError
 

@@ -8,19 +8,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
+from homing_client._answers import body_of, listed, nothing_of, tagged_of
 from homing_client._async.session import AsyncSession
-from homing_client._models import Event, Tagged
-from homing_client._operations import (
-    MARGIN,
-    JsonObject,
-    body_of,
-    changed,
-    duration,
-    given,
-    listed,
-    nothing_of,
-    tagged_of,
-)
+from homing_client._models import Event
+from homing_client._node_models import Tagged
+from homing_client._operations import MARGIN, JsonObject, changed, duration, given
 from homing_client._wire import Request
 
 _ONE: Final = "/v1/queues/{name}"

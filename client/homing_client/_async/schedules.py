@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from homing_client._answers import entry_of, listed, nothing_of
 from homing_client._async.session import AsyncSession
-from homing_client._models import Entry
-from homing_client._operations import JsonObject, changed, entry_of, listed, nothing_of
+from homing_client._node_models import Entry
+from homing_client._operations import JsonObject, changed
 from homing_client._wire import Request
 
 _ALL: Final = "/v1/schedules"

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import timedelta
 
+from homing_client._answers import body_of, heard_of
 from homing_client._async.session import AsyncSession
-from homing_client._operations import JsonObject, body_of, duration, heard_of
+from homing_client._operations import JsonObject, duration
 from homing_client._wire import Request
 
 

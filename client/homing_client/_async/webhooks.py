@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from homing_client._answers import body_of, nothing_of, tagged_of
 from homing_client._async.session import AsyncSession
-from homing_client._models import Tagged
-from homing_client._operations import JsonObject, body_of, changed, given, nothing_of, tagged_of
+from homing_client._node_models import Tagged
+from homing_client._operations import JsonObject, changed, given
 from homing_client._wire import Request
 
 _ONE = "/v1/webhooks/{webhook_id}"

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from homing_client._operations import JsonObject, nothing_of
+from homing_client._answers import nothing_of
+from homing_client._operations import JsonObject
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 

@@ -10,10 +10,12 @@ from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from homing_client import _answers as answers
 from homing_client import _operations as operations
 from homing_client import _system
 from homing_client._errors import BY_STATE
-from homing_client._models import Cluster, Command, CommandEvent, DeviceRecord, Entry, Happening, Me, Readiness
+from homing_client._models import Command, CommandEvent, Happening
+from homing_client._node_models import Cluster, DeviceRecord, Entry, Me, Readiness
 from homing_client._operations import IfOffline, JsonObject
 from homing_client._retry import Retry
 from homing_client._sync.session import Session
@@ -224,7 +226,7 @@ class Homing:
             not_before=not_before,
             notify=notify,
         )
-        command = operations.command_sent(self._session.exchange(request))
+        command = answers.command_sent(self._session.exchange(request))
         if command.is_final or wait is not True or hold is not None:
             return command
         return self.wait(command.id)
@@ -261,7 +263,7 @@ class Homing:
             not_before=not_before,
             notify=(),
         )
-        return operations.body_of(self._session.exchange(operations.dry_run(request)))
+        return answers.body_of(self._session.exchange(operations.dry_run(request)))
 
     def call(
         self,
@@ -298,7 +300,7 @@ class Homing:
 
     def get(self, command_id: str) -> Command:
         """Read the current state of a command. Raises NotFoundError."""
-        return operations.command_of(self._session.exchange(operations.get(command_id)))
+        return answers.command_of(self._session.exchange(operations.get(command_id)))
 
     def explain(self, command_id: str) -> JsonObject:
         """Explain what became of a command, as far as it is known: `verdict`, `timeline`, `misses`.
@@ -325,7 +327,7 @@ class Homing:
         """
         with closing(self._session.stream(operations.events_of(command_id, to_the_end=to_the_end), after)) as told:
             for one in told:
-                event = operations.event_of(one)
+                event = answers.event_of(one)
                 if event is None:
                     continue
                 yield event
@@ -351,13 +353,13 @@ class Homing:
         asked = operations.events_of_all(device, profile, method, states, kinds)
         with closing(self._session.stream(asked, after)) as told:
             for one in told:
-                happening = operations.happening_of(one)
+                happening = answers.happening_of(one)
                 if happening is not None:
                     yield happening
 
     def cancel(self, command_id: str) -> Command:
         """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""
-        return operations.command_of(self._session.exchange(operations.cancel(command_id)))
+        return answers.command_of(self._session.exchange(operations.cancel(command_id)))
 
     def resume_lane(self, device_id: str, lane: str) -> JsonObject:
         """Have a lane of a device go on that stands since a command failed.
@@ -365,7 +367,7 @@ class Homing:
         `resumed` is false if it did not stand, or if another command stops it by now; `next` is the command that is
         tried now. Raises ForbiddenError.
         """
-        return operations.body_of(self._session.exchange(operations.resume_lane(device_id, lane)))
+        return answers.body_of(self._session.exchange(operations.resume_lane(device_id, lane)))
 
     def probe(self, command_id: str) -> JsonObject:
         """Look whether a command that has timed out was done: `result`, and `command`, with what was found `verified`.
@@ -373,15 +375,15 @@ class Homing:
         It may take ten seconds, where the device is asked. Raises NotFoundError, InvalidError where its profile has no
         probe for it, and ConflictError for one that has not timed out, or was answered late.
         """
-        return operations.body_of(self._session.exchange(operations.probe(command_id)))
+        return answers.body_of(self._session.exchange(operations.probe(command_id)))
 
     def approvals(self, limit: int | None = None) -> list[JsonObject]:
         """List the commands that wait for a second person, soonest end first, each with its `fingerprint`."""
-        return operations.listed(self._session.exchange(operations.approvals(limit)), "approvals")
+        return answers.listed(self._session.exchange(operations.approvals(limit)), "approvals")
 
     def approval(self, command_id: str) -> JsonObject:
         """One of them. Raises NotFoundError, and ConflictError where it waits for nobody, or not any more."""
-        return operations.body_of(self._session.exchange(operations.approval(command_id)))
+        return answers.body_of(self._session.exchange(operations.approval(command_id)))
 
     def approve(self, command_id: str, fingerprint: str, *, note: str = "") -> Command:
         """Approve a command as a second person: exactly the one that has this fingerprint.
@@ -396,7 +398,7 @@ class Homing:
 
     def _decide(self, command_id: str, fingerprint: str, decision: str, note: str) -> Command:
         request = operations.decide(command_id, fingerprint, decision, note)
-        return operations.command_of(self._session.exchange(request))
+        return answers.command_of(self._session.exchange(request))
 
     def commands(
         self,
@@ -464,7 +466,7 @@ class Homing:
 
     def device_record(self, device_id: str) -> DeviceRecord:
         """Read the record of a device. Raises NotFoundError."""
-        return operations.device_of(self._session.exchange(operations.device("GET", device_id)))
+        return answers.device_of(self._session.exchange(operations.device("GET", device_id)))
 
     def put_device(
         self,
@@ -482,16 +484,16 @@ class Homing:
         """
         body = {"profile": profile, "labels": dict(labels), "note": note, "tenant": tenant}
         asked = operations.device("PUT", device_id, {k: v for k, v in body.items() if v is not None}, if_match)
-        return operations.device_of(self._session.exchange(asked))
+        return answers.device_of(self._session.exchange(asked))
 
     def remove_device(self, device_id: str, *, if_match: str | None = None) -> None:
         """Delete the record of a device. Raises NotFoundError, ConflictError."""
         asked = operations.device("DELETE", device_id, None, if_match)
-        operations.nothing_of(self._session.exchange(asked))
+        answers.nothing_of(self._session.exchange(asked))
 
     def nodes(self) -> Cluster:
         """List the live nodes of the cluster."""
-        return operations.cluster_of(self._session.exchange(operations.NODES))
+        return answers.cluster_of(self._session.exchange(operations.NODES))
 
     def overview(self) -> JsonObject:
         """Read the cluster at a glance: which party is in trouble, the nodes, failures and open commands."""
@@ -504,13 +506,13 @@ class Homing:
         """
         with closing(self._session.stream(operations.OVERVIEWS, None)) as told:
             for one in told:
-                overview = operations.overview_of(one)
+                overview = answers.overview_of(one)
                 if overview is not None:
                     yield overview
 
     def me(self) -> Me:
         """Read who the caller is to the node."""
-        return operations.me_of(self._session.exchange(operations.ME))
+        return answers.me_of(self._session.exchange(operations.ME))
 
     def profiles(self) -> JsonObject:
         """List the device profiles of the node, and its default."""
@@ -522,7 +524,7 @@ class Homing:
 
     def interlocks(self) -> list[JsonObject]:
         """List the interlocks of the node's profiles."""
-        return operations.listed(self._session.exchange(operations.INTERLOCKS), "interlocks")
+        return answers.listed(self._session.exchange(operations.INTERLOCKS), "interlocks")
 
     def check_interlocks(self, device_id: str, method: str, *, profile: str | None = None) -> JsonObject:
         """Say how the interlocks of a method judge a device at this moment. Nothing is sent."""
@@ -534,7 +536,7 @@ class Homing:
 
     def logout(self) -> None:
         """End the key of this client, if a login made it. Raises ConflictError for other keys."""
-        operations.nothing_of(self._session.exchange(operations.LOGOUT))
+        answers.nothing_of(self._session.exchange(operations.LOGOUT))
 
     def index(self) -> JsonObject:
         """Read the index of the node: its name, version, node id and links."""
@@ -546,11 +548,11 @@ class Homing:
 
     def ready(self) -> Readiness:
         """Check whether the node can serve, and why not. It is asked once: no is an answer."""
-        return operations.readiness_of(self._session.once(operations.READY))
+        return answers.readiness_of(self._session.once(operations.READY))
 
     def metrics(self) -> str:
         """The metrics of the node, as Prometheus reads them."""
-        return operations.text_of(self._session.exchange(operations.METRICS))
+        return answers.text_of(self._session.exchange(operations.METRICS))
 
     def request(
         self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] = MappingProxyType({})
@@ -560,7 +562,7 @@ class Homing:
         The value is None where the answer has no JSON. Raises ProblemError.
         """
         asked = operations.any_request(method, path, body, headers)
-        return operations.anything_of(self._session.exchange(asked))
+        return answers.anything_of(self._session.exchange(asked))
 
     def _pages(self, page: Callable[[str | None], Request], member: str) -> Iterator[JsonObject]:
         cursor: str | None = None
@@ -573,7 +575,7 @@ class Homing:
                 return
 
     def _object(self, request: Request) -> JsonObject:
-        return operations.body_of(self._session.exchange(request))
+        return answers.body_of(self._session.exchange(request))
 
 
 class Device:

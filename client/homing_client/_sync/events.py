@@ -8,20 +8,11 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
 
+from homing_client._answers import body_of, entry_of, listed, log_event_of, nothing_of, tagged_of
 from homing_client._errors import NotFoundError
-from homing_client._models import Entry, Event, LogEvent, Tagged
-from homing_client._operations import (
-    JsonObject,
-    Repeats,
-    body_of,
-    changed,
-    entry_of,
-    listed,
-    log_event_of,
-    nothing_of,
-    place_of,
-    tagged_of,
-)
+from homing_client._models import Event, LogEvent
+from homing_client._node_models import Entry, Tagged
+from homing_client._operations import JsonObject, Repeats, changed, place_of
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 

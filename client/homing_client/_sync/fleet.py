@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from homing_client._operations import JsonObject, body_of, given, text_of
+from homing_client._answers import body_of, text_of
+from homing_client._operations import JsonObject, given
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from homing_client._answers import problem_of
 from homing_client._errors import LimitError, UnavailableError, UnreachableError
-from homing_client._operations import JsonObject, problem_of
+from homing_client._operations import JsonObject
 from homing_client._sync.queues import Message, settled
 from homing_client._sync.session import Session
 from homing_client._system import Inbox, sleep

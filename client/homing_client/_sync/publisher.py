@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from homing_client import _system
+from homing_client._answers import problem_of
 from homing_client._errors import HomingError, UnreachableError
-from homing_client._operations import JsonObject, given, problem_of
+from homing_client._operations import JsonObject, given
 from homing_client._sync.exchanges import Exchanges
 from homing_client._sync.link import AGAIN_SECONDS, ANSWER_SECONDS, AWAY, LOOK_SECONDS, PATH
 from homing_client._sync.session import Session

@@ -9,18 +9,10 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from homing_client._models import Event, Tagged
-from homing_client._operations import (
-    MARGIN,
-    JsonObject,
-    body_of,
-    changed,
-    duration,
-    given,
-    listed,
-    nothing_of,
-    tagged_of,
-)
+from homing_client._answers import body_of, listed, nothing_of, tagged_of
+from homing_client._models import Event
+from homing_client._node_models import Tagged
+from homing_client._operations import MARGIN, JsonObject, changed, duration, given
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from homing_client import _system
+from homing_client._answers import body_of, problem_of
 from homing_client._errors import UnreachableError
-from homing_client._operations import body_of, problem_of
 from homing_client._retry import Attempts, Budget, Retry
 from homing_client._wire import (
     EVENTS,

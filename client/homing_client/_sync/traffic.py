@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 
-from homing_client._operations import JsonObject, body_of, duration, heard_of
+from homing_client._answers import body_of, heard_of
+from homing_client._operations import JsonObject, duration
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from homing_client._models import Tagged
-from homing_client._operations import JsonObject, body_of, changed, given, nothing_of, tagged_of
+from homing_client._answers import body_of, nothing_of, tagged_of
+from homing_client._node_models import Tagged
+from homing_client._operations import JsonObject, changed, given
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 
