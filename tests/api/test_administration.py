@@ -11,8 +11,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from app.core.access.changes import Change, Put, Remove
-from app.core.access.model import Binding, Kind, Principal, Role, Tenant
+from app.core.access.changes import Change, Put
+from app.core.access.model import Kind, Principal, Role, Tenant
 from app.core.errors import EntryConflictError, EntryNotFoundError
 from tests.api.rig import Rig
 from tests.api.test_access import OF_THE_DIRECTORY, OTHER, OWN, ROLES, Site, actions, guarded
@@ -241,33 +241,6 @@ async def test_nobody_gives_what_they_do_not_have(site: Site) -> None:
     assert taken.status_code == 409
 
 
-async def test_a_tenant_names_principals_and_bindings_as_its_own_and_learns_of_no_others(site: Site) -> None:
-    async def refused(path: str, body: object, field: str) -> dict[str, Any]:
-        answer = await ask(site, "admin", "PUT", path, body)
-        assert answer.status_code == 422, answer.text
-        (error,) = answer.json()["errors"]
-        assert error["field"] == field
-        assert "does not begin with 'air/', as ids of a tenant do" in error["reason"]
-        return {name: value for name, value in answer.json().items() if name not in ("detail", "errors", "instance")}
-
-    # Whose it is, or nobody's, makes no difference.
-    ids = ("boss", "neighbour", "nobody-yet", "ground%2Fci", "airy%2Fci")
-    said = [await refused(f"/principals/{one}", {}, "id") for one in ids]
-    assert all(one == said[0] for one in said)
-    for one in ("neighbour-admin", "boss-admin", "free", "ground/x"):
-        bindings = {"bindings": [{"id": one, "role": "viewer"}]}
-        await refused("/principals/viewer/bindings", bindings, "bindings")
-    # Those that have other names keep them.
-    assert (await ask(site, "admin", "PUT", "/principals/viewer", {"email": "v@example.org"})).status_code == 200
-    theirs = {"bindings": [{"id": "viewer-viewer", "role": "viewer", "devices": ["drone-1"]}]}
-    assert (await ask(site, "admin", "PUT", "/principals/viewer/bindings", theirs)).status_code == 200
-    # Who operates Homing names whom they like.
-    assert (await ask(site, "boss", "PUT", "/principals/ci", {"tenant": "ground"})).status_code == 201
-    token = await ask(site, "boss", "PUT", "/principals/oidc:https:%2F%2Flogin.example%23ada", {})
-    assert token.status_code == 422
-    assert "begins with oidc:" in token.text
-
-
 @pytest.mark.parametrize(
     ("section", "entry", "name"),
     [
@@ -360,49 +333,6 @@ async def test_while_the_directory_is_away_nothing_is_read_or_changed(site: Site
         answer = await ask(site, "admin", method, path, body)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:homing:problem:access-store-away"), path
     site.directory.away = False
-
-
-async def test_one_tenant_is_read_by_who_administers_it(site: Site) -> None:
-    known = (await ask(site, "admin", "GET", "/tenants")).json()["tenants"]
-    found = await ask(site, "admin", "GET", "/tenants/air")
-    assert [found.json()] == known
-    assert found.headers["etag"]
-    assert (await ask(site, "admin", "GET", "/tenants/ground")).status_code == 404
-    assert (await ask(site, "boss", "GET", "/tenants/ground")).status_code == 200
-    assert (await ask(site, "viewer", "GET", "/tenants/air")).status_code == 403
-
-
-async def test_the_tenant_of_a_role_may_stand_in_the_query(site: Site) -> None:
-    role = {"rules": ["allow read *:* on *"]}
-    made = await ask(site, "boss", "PUT", "/roles/reader?tenant=air", role)
-    assert (made.status_code, made.json()["tenant"]) == (201, "air")
-    same = await ask(site, "boss", "PUT", "/roles/reader?tenant=air", {**role, "tenant": "air"})
-    assert same.status_code == 200
-    other = await ask(site, "boss", "PUT", "/roles/reader?tenant=air", {**role, "tenant": "ground"})
-    assert (other.status_code, other.json()["errors"][0]["field"]) == (422, "tenant")
-    assert (await ask(site, "admin", "PUT", "/roles/reader?tenant=ground", role)).status_code in (403, 404)
-
-
-async def test_what_is_bound_or_owned_is_not_removed(site: Site) -> None:
-    await ask(site, "admin", "PUT", "/roles/pilot", {"rules": []})
-    await ask(site, "admin", "PUT", "/principals/nobody/bindings", {"bindings": [{"role": "pilot"}]})
-    assert (await ask(site, "admin", "DELETE", "/roles/pilot?tenant=air")).status_code == 409
-    assert (await ask(site, "boss", "DELETE", "/tenants/ground")).status_code == 409
-    overlapping = await ask(site, "boss", "PUT", "/tenants/third", {"devices": ["lamp-1*"]})
-    assert overlapping.status_code == 422
-    assert "overlap" in overlapping.json()["detail"]
-    assert (await ask(site, "admin", "PUT", "/roles/admin", {"rules": []})).status_code == 422
-
-
-async def test_a_tenant_that_loses_its_key_to_a_removal_is_gone_at_once(site: Site) -> None:
-    await site.change(
-        Put(Principal(id="north/bob", tenant_id="air", kind=Kind.USER, name="bob")),
-        Put(Binding(id="b", subject="north/bob", role="viewer", tenant_id="air")),
-    )
-    assert (await ask(site, "admin", "GET", "/principals/north/bob")).json()["kind"] == "user"
-    assert (await ask(site, "admin", "GET", "/principals/north/bob/bindings")).json()["bindings"][0]["id"] == "b"
-    await site.change(Remove(kind=Binding, id="b"))
-    assert (await ask(site, "admin", "GET", "/principals/north/bob/bindings")).json() == {"bindings": []}
 
 
 async def test_without_a_directory_there_is_a_sentence(rig: Rig) -> None:

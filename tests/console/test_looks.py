@@ -45,7 +45,8 @@ async def furniture() -> AsyncIterator[tuple[Site, dict[str, str]]]:
 
 
 async def flawless(page: Page) -> None:
-    await page.evaluate(AXE)
+    if not await page.evaluate("() => 'axe' in globalThis"):  # it outlives routes, and takes long to parse
+        await page.evaluate(AXE)
     assert await page.evaluate(VIOLATIONS, RULES) == []
     assert await page.evaluate(STICKING_OUT) == []
 
