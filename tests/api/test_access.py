@@ -129,6 +129,39 @@ OF_EVENTS: Final = frozenset(
 )
 
 
+def service(
+    name: str, key: Key, *roles: str, tenant: str | None = "air", narrow: Sequence[str] = (), **more: Any
+) -> list[Change]:
+    """The changes that make a service with a key."""
+    credential = Credential(
+        id=key.id,
+        principal_id=name,
+        scheme=Scheme.KEY,
+        name=name,
+        digest=key.digest,
+        narrow=tuple(narrow),
+        created_us=0,
+        **more,
+    )
+    return [
+        Put(Principal(id=name, tenant_id=tenant, kind=Kind.SERVICE, name=name)),
+        Put(credential),
+        *[Put(Binding(id=f"{name}-{role}", subject=name, role=role, tenant_id=tenant)) for role in roles],
+    ]
+
+
+KEYS: Final = {name: make_key(secrets.token_bytes) for name in (*ROLES, "neighbour", "watcher", "boss")}
+PEOPLE: Final[tuple[Change, ...]] = (
+    Put(Tenant(id="air", name="air", devices=("drone-*",), created_us=0)),
+    Put(Tenant(id="ground", name="ground", devices=("lamp-*",), created_us=0)),
+    *[one for role in ROLES for one in service(role, KEYS[role], *([] if role == "nobody" else [role]))],
+    *service("neighbour", KEYS["neighbour"], "admin", tenant="ground"),
+    *service("watcher", KEYS["watcher"], "viewer", tenant=None),
+    *service("boss", KEYS["boss"], "admin", tenant=None),
+)
+"""Two tenants, and one service for each role."""
+
+
 @dataclass
 class Site:
     """A node with its people."""
@@ -156,28 +189,8 @@ class Site:
         self, name: str, *roles: str, tenant: str | None = "air", narrow: Sequence[str] = (), **more: Any
     ) -> None:
         """A service with a key."""
-        await self.change(*self.service(name, *roles, tenant=tenant, narrow=narrow, **more))
-
-    def service(
-        self, name: str, *roles: str, tenant: str | None = "air", narrow: Sequence[str] = (), **more: Any
-    ) -> list[Change]:
-        """The changes that make a service with a key."""
         self.keys[name] = key = make_key(secrets.token_bytes)
-        credential = Credential(
-            id=key.id,
-            principal_id=name,
-            scheme=Scheme.KEY,
-            name=name,
-            digest=key.digest,
-            narrow=tuple(narrow),
-            created_us=0,
-            **more,
-        )
-        return [
-            Put(Principal(id=name, tenant_id=tenant, kind=Kind.SERVICE, name=name)),
-            Put(credential),
-            *[Put(Binding(id=f"{name}-{role}", subject=name, role=role, tenant_id=tenant)) for role in roles],
-        ]
+        await self.change(*service(name, key, *roles, tenant=tenant, narrow=narrow, **more))
 
     async def send(self, who: str | None, device: str = OWN, method: str = "ok", **members: Any) -> httpx.Response:
         return await self.rig.http.post(
@@ -196,22 +209,15 @@ async def guarded(folder: Path, access: Mapping[str, Any] | None = None, **setti
     """A node that asks who calls, with two tenants and one service for each role."""
     file = folder / "access.db"
     if not file.exists():
-        await put_directory(file)
+        await put_directory(file, PEOPLE)
     url = f"sqlite:///{file}"
     opened = open_directory(url, new_cluster_id=new_secret, budget=timedelta(seconds=PATIENCE))
     assert isinstance(opened, SqlDirectory)
     opened.__class__ = Directory
     directory: Any = opened
     async with running(directory, access={"refresh": "10ms", "url": url, **(access or {})}, **settings) as rig:
-        site = Site(rig, directory)
-        await site.change(
-            Put(Tenant(id="air", name="air", devices=("drone-*",), created_us=0)),
-            Put(Tenant(id="ground", name="ground", devices=("lamp-*",), created_us=0)),
-            *[one for role in ROLES for one in site.service(role, *([] if role == "nobody" else [role]))],
-            *site.service("neighbour", "admin", tenant="ground"),
-            *site.service("watcher", "viewer", tenant=None),
-            *site.service("boss", "admin", tenant=None),
-        )
+        site = Site(rig, directory, dict(KEYS))
+        await until(lambda: site.version > 0)
         yield site
 
 

@@ -15,9 +15,9 @@ from app.api.v1 import device_models, node_models
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id, validate_idempotency_key, validate_method
-from tests.api.test_openapi import document, operations
+from tests.api.test_openapi import document, operations, written
 
-__all__ = ["document"]  # fixtures
+__all__ = ["document", "written"]  # fixtures
 
 
 def parameters(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
