@@ -116,7 +116,7 @@ class FleetAdministrator:
             return KnownRun.of(there), True
         found = await self.choose(request, owner)
         await self._holder.check_known()
-        spec = request.spec(await self._commands.now())
+        spec = request.spec(await self._commands.date())
         chosen = {one.device_id: one for one in found}
         # In a thread, as 100,000 of them would keep others waiting.
         ids = list(chosen) if request.as_listed else await asyncio.to_thread(shuffled, run_id, chosen)
@@ -140,7 +140,7 @@ class FleetAdministrator:
                 status=run.kept(),
                 marks=bytes(run.marks),
                 targets=[_frozen(chosen[one], spec) for one in ids],
-                lasts=timedelta(microseconds=spec.until - await self._commands.now()),
+                lasts=timedelta(microseconds=spec.until - await self._commands.date()),
             )
         )
         self._drivers.begin(run_id)
@@ -229,7 +229,7 @@ class FleetAdministrator:
     async def change(self, tenant: str | None, run_id: str, change: Callable[[FleetRun, int], None]) -> KnownRun:
         """Let somebody change the state of a run; RunStateError where it does not allow this."""
         for _ in range(TRIES):
-            known, now = await self.get(tenant, run_id), await self._commands.now()
+            known, now = await self.get(tenant, run_id), await self._commands.date()
             change(known.run, now)
             wanted = RunChange(
                 version=known.record.version,

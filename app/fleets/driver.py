@@ -128,7 +128,7 @@ class RunDriver:
         record = await self._store.read(self._run_id)
         if record is None:
             return None
-        known, now = KnownRun.of(record), await self._commands.now()
+        known, now = KnownRun.of(record), await self._commands.date()
         self._results = {}
         if not self._targets:
             self._targets = await self._store.targets(self._run_id)
@@ -305,7 +305,7 @@ class RunDriver:
         for start in range(0, len(indexes), AT_A_TIME):
             if self._is_late():
                 return  # another node may have registered them, and their records may have ended since
-            hold = known.plan.spec.longest_hold(await self._commands.now()) if known.plan.spec.windows else None
+            hold = known.plan.spec.longest_hold(await self._commands.date()) if known.plan.spec.windows else None
             if hold is not None and hold < SHORTEST:
                 return  # when the next window opens
             some = indexes[start : start + AT_A_TIME]

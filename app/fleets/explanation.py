@@ -61,7 +61,7 @@ class RunExplainer:
         held = sum(one is not None and one.state is CommandState.HELD for one in commands)
         last = known.run.status.steps[-1] if known.run.status.steps else None
         return RunExplanation(
-            said=_said(known, last, held, await self._commands.now()),
+            said=_said(known, last, held, await self._commands.date()),
             because=last,
             held=held,
             failures=await self._failures(known, listed),

@@ -92,7 +92,7 @@ class Scheduler:
         await self._refresh()
         if not self._entries:
             return
-        now = await self._commands.now()
+        now = await self._commands.date()
         waiting = [one for one in self._entries.values() if one.next_at is not None and one.next_at <= now]
         live = await self._live() if waiting else ()
         for one in waiting:

@@ -53,7 +53,7 @@ class ScheduleAdministrator:
         for _ in range(TRIES):
             before, known = await self._known(owner.tenant, name)
             condition.check(f"schedule {name!a}", None if known is None else schedule_tag(known))
-            now = await self._commands.now()
+            now = await self._commands.date()
             schedule = Schedule(
                 name=name,
                 tenant=owner.tenant,
@@ -90,7 +90,7 @@ class ScheduleAdministrator:
 
     async def coming(self, schedules: Sequence[Schedule]) -> list[list[int]]:
         """Return of each the next instants (µs) at which it begins something."""
-        now, found = await self._commands.now(), []
+        now, found = await self._commands.date(), []
         for one in schedules:
             upcoming = Timetable(one.spec.cron, one.spec.zone).after
             found.append(one.coming(upcoming, now, SHOWN_INSTANTS))

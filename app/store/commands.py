@@ -108,6 +108,9 @@ class CommandReader(Protocol):
     async def now(self) -> int:
         """The store's clock, by which all its instants are given: microseconds since the epoch."""
 
+    async def date(self) -> int:
+        """As `now`, or the clock on the wall where that was set ahead of it: for instants that people name."""
+
     async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
         """Read commands, in order; None where there is none, or one that this node cannot read."""
 

@@ -41,12 +41,14 @@ class ManualClock:
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
+        self.ahead = 0.0
+        """By how much the clock on the wall was set ahead."""
 
     def monotonic(self) -> float:
         return self.now
 
     def wall(self) -> float:
-        return self.now + 1_700_000_000
+        return self.now + 1_700_000_000 + self.ahead
 
 
 class Backend(Protocol):

@@ -102,6 +102,9 @@ class RocksStateStore:
     async def now(self) -> int:
         return self._memory.table.now()
 
+    async def date(self) -> int:
+        return self._memory.table.date()
+
     async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
         return await self.look(lambda memory: memory.get(command_ids), lambda _: command_ids)
 

@@ -132,6 +132,18 @@ async def test_each_occurrence_is_begun_once_whoever_looks(world: World) -> None
     assert world.counters["schedule.began"] == len(world.work.begun)
 
 
+async def test_a_clock_that_is_set_ahead_is_that_of_schedules(world: World) -> None:
+    """One process goes by a clock that nobody sets, but for what is due by the wall."""
+    await world.put()
+    await world.look()
+    assert not world.work.begun
+    world.clock.ahead = 8 * 3600
+    await world.look()
+    assert list(world.work.begun.values()) == [1]
+    (coming, *_) = (await world.desk.coming([await world.known()]))[0]
+    assert 0 < coming - world.clock.wall() * 1_000_000 <= 60_000_000
+
+
 async def test_others_take_over_after_two_seconds(world: World) -> None:
     schedule = await world.put()
     at = (await world.desk.coming([schedule]))[0][0]

@@ -50,7 +50,7 @@ class MemoryHolds:
             return None
         if hold.approval is not None and hold.approval.waits:
             return Waits(WaitReason.APPROVAL, hold.approval.until)
-        if hold.not_before is not None and now < hold.not_before:
+        if hold.not_before is not None and self._table.date() < hold.not_before:
             return Waits(WaitReason.TIME, hold.not_before)
         if (waits := self._waits_in_lane(record)) is not None:
             return waits

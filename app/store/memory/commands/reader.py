@@ -22,6 +22,9 @@ class MemoryCommandReader:
     async def now(self) -> int:
         return self._table.now()
 
+    async def date(self) -> int:
+        return self._table.date()
+
     async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
         self._table.forget_expired()
         return [record.command if (record := self._table.records.get(one)) else None for one in command_ids]

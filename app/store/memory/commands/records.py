@@ -26,6 +26,8 @@ Changed = Callable[[RowKey], None]
 COMMAND_ROW: Final = "c"
 RECORD_BYTES: Final = 2_048
 """The bytes that a record takes besides what its caller and its device have said, roughly."""
+STEP_US: Final = 1_000_000
+"""A clock that is ahead by less was not set: two clocks are never read at one moment."""
 
 
 def nobody(_key: RowKey) -> None:
@@ -257,6 +259,11 @@ class CommandTable:
     def now(self) -> int:
         """The store's clock, in microseconds since the epoch: wall time once, then the monotonic clock, never jumps."""
         return self._started_at + round((self._clock.monotonic() - self._started) * 1_000_000)
+
+    def date(self) -> int:
+        """The clock on the wall, if it was set ahead: people mean that by a date or a window (docs/adr/0183)."""
+        now, wall = self.now(), wall_us(self._clock)
+        return wall if wall - now >= STEP_US else now
 
     def add(self, record: Record) -> None:
         """A command that is registered."""

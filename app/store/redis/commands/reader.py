@@ -45,6 +45,9 @@ class RedisCommandReader:
     async def now(self) -> int:
         return await self._lanes.now()
 
+    async def date(self) -> int:
+        return await self.now()
+
     async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
         replies = await self._read(command_ids, records.COMMAND_FIELDS)
         return [self._command(one, fields) for one, fields in zip(command_ids, replies, strict=True)]

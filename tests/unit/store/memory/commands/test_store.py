@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.commands.command import CommandState
+from app.core.commands.command import CommandState, WaitReason
 from app.core.errors import CapacityError
+from app.store.holds import Claimed, Waits
 from app.store.memory.commands.records import RECORD_BYTES
 from app.store.memory.commands.store import MemoryStateStore
 from tests.contract.store_backends import MINUTE, ManualClock, answer, by_order, by_value, registration
@@ -24,6 +25,21 @@ async def test_it_has_so_many_bytes_of_commands_and_no_more() -> None:
     await store.register(first[0])
     clock.now += 200
     await store.register(registration())
+
+
+async def test_a_clock_that_is_set_ahead_brings_a_date_and_ends_no_command() -> None:
+    """An edge box starts with the time at which it was switched off, until NTP tells it."""
+    clock = ManualClock()
+    store = MemoryStateStore(clock)
+    date = round((clock.wall() + 8 * 3600) * 1_000_000)
+    dated, waiting = registration("dock-1", held=MINUTE * 600, not_before=date), registration("dock-2")
+    for one in (dated, waiting):
+        await store.register(one)
+    assert await store.claim(dated.command_id, "node-a", "t") == Waits(WaitReason.TIME, date)
+    clock.ahead = 8 * 3600
+    assert isinstance(await store.claim(dated.command_id, "node-a", "t"), Claimed)
+    assert await store.sweep(range(256), "node-a", timedelta()) == []
+    assert (await store.read(waiting.command_id)).state is CommandState.PENDING
 
 
 async def test_what_callers_and_devices_say_counts() -> None:
