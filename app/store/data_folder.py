@@ -20,7 +20,9 @@ from app.store.rocks.layout import LAYOUT_FILE, LOCK_FILE, FolderLock, begin_lay
 if TYPE_CHECKING:
     from pathlib import Path
 
-_OURS: Final = {LOCK_FILE, LAYOUT_FILE, f"{LAYOUT_FILE}.new"}
+OF_THE_VOLUME: Final = "lost+found"
+"""A folder that a volume may have of its own."""
+_OURS: Final = {LOCK_FILE, LAYOUT_FILE, f"{LAYOUT_FILE}.new", OF_THE_VOLUME}
 STORE: Final = "store"
 DIRECTORY: Final = "access.db"
 SECRETS: Final = "secrets"

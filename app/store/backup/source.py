@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from app.store.rocks.checkpoints import ANSWER_SECONDS, CHECKPOINT, SOCKET, conn
 from app.store.rocks.layout import FolderLock
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -55,3 +57,10 @@ def _checkpoint_of(data: Path, store: Path) -> Iterator[Path]:
         if "error" in told:
             raise StoreUnavailableError(f"the node that uses {data} made no checkpoint: {told['error']}")
         yield store / CHECKPOINT
+        if _has_ended(connection):
+            raise StoreUnavailableError(f"the node that used {data} ended while its store was copied; begin anew")
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """True if the node has gone, and perhaps the checkpoint before it was read: it says nothing more while it lasts."""
+    return bool(select.select([connection], [], [], 0)[0])

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -20,6 +21,7 @@ from app.core.errors import ConfigurationError, HomingError, StoreUnavailableErr
 from app.settings import one_folder
 from app.store.backup.backups import back_up, restore
 from app.store.backup.drafts import PREFIX, staged
+from app.store.backup.source import still_store
 from app.store.data_folder import DIRECTORY, SECRETS, STORE, DataFolder
 from app.store.rocks.checkpoints import CHECKPOINT, SOCKET, connect_to
 from app.store.rocks.folder import COMMANDS, RocksFolder
@@ -120,6 +122,17 @@ async def test_one_that_is_in_use_gives_a_checkpoint_of_one_moment(data: Path, t
     assert {one.name for one in tmp_path.iterdir()} == {"data", "backup"}, "nothing is left of the second"
     restore(tmp_path / "backup", tmp_path / "new")
     assert await rows_of(tmp_path / "new") == ROWS | {b"cbefore": b"1"}
+
+
+async def test_a_copy_counts_only_if_the_node_was_there_until_its_end(data: Path) -> None:
+    """What a checkpoint has goes with the node, and a file that is not listed any more would not be missed."""
+    sessions = await open_store(data)
+    copying = still_store(data, data / STORE)
+    still = await asyncio.to_thread(copying.__enter__)
+    assert (still / "CURRENT").exists()
+    await sessions.close()
+    with pytest.raises(StoreUnavailableError, match=f"the node that used {data} ended while its store was copied"):
+        copying.__exit__(None, None, None)
 
 
 async def test_the_socket_has_an_address_in_a_deep_folder(tmp_path: Path) -> None:
@@ -237,6 +250,32 @@ def test_only_new_folders_are_written(taken: Path, data: Path, tmp_path: Path) -
         back_up(data, taken / "manifest.json" / "below", secrets=False, wall=NOW)
     (tmp_path / "empty").mkdir()
     restore(taken, tmp_path / "empty")
+
+
+def test_a_volume_that_is_mounted_is_filled(data: Path, tmp_path: Path) -> None:
+    """As in a container, where the folder of the node is a volume; it may have a folder of its own."""
+    unshare = shutil.which("unshare")
+    private = [str(unshare), "--user", "--map-root-user", "--mount"]
+    if unshare is None or subprocess.run([*private, "true"], check=False).returncode:
+        pytest.skip("this machine lets nobody mount a volume")
+    homing, names = f"{shlex.quote(sys.executable)} -m app.cli", [str(tmp_path / one) for one in ("backup", "new")]
+    backup, new = map(shlex.quote, names)
+    script = f"""
+        set -e
+        mkdir {backup} {new}
+        for one in {backup} {new}; do mount -t tmpfs none $one; mkdir $one/lost+found $one/{PREFIX}old; done
+        {homing} backup {backup} --data {shlex.quote(str(data))}
+        {homing} restore {backup} --data {new}
+        if {homing} restore {backup} --data {new}; then exit 9; fi
+        {homing} doctor --data {new} >&2
+        ls -A {new}
+    """
+    env = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([*private, "sh", "-c", script], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    there = {"access.db", "layout.json", "lost+found", "store"}
+    assert set(done.stdout.splitlines()[-len(there) :]) == there
+    assert "is there already, and is no empty folder" in done.stderr
 
 
 def test_a_full_target_gets_a_sentence_and_keeps_nothing(data: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def test_it_is_made_and_is_the_same_afterwards(tmp_path: Path) -> None:
 def test_a_start_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "homing.lock").write_text("4711")
     (tmp_path / "layout.json.new").write_text("{")
+    (tmp_path / "lost+found").mkdir()
     DataFolder(tmp_path).release()
     assert json.loads((tmp_path / "layout.json").read_text())["layout"] == 1
 
