@@ -89,13 +89,14 @@ def up(
     settings_of_folder(path, authenticate=not open_, **overrides)  # what is wrong with them is said before all else
     folder = DataFolder(path)
     try:
-        first_key = _keep_secrets(folder, authenticate=not open_)
+        is_first = _keep_secrets(folder, authenticate=not open_)
         settings = settings_of_folder(path, authenticate=not open_, **overrides)
         configure_logging(settings.log.level, settings.log.format)
         listener = listen(settings.api.host, settings.api.port)
         refuse_strangers(settings, listener)
         operations = listen_for_operations(settings)
-        _tell_key(folder, settings, first_key)
+        if is_first:
+            _tell_key(folder, settings)
         said = "\n".join(map(plain, next_steps(settings, url_of(listener), path)))
         serve_node(settings, listener, operations=operations, when_ready=lambda: out.line(said))
     finally:
@@ -149,26 +150,28 @@ def _address(option: str, text: str, port: int) -> tuple[str, int]:
     return parts.hostname, port if found is None else found
 
 
-def _keep_secrets(folder: DataFolder, *, authenticate: bool) -> str | None:
-    """Make the keys that the folder has from its beginning; the administrator's key if it was made now."""
+def _keep_secrets(folder: DataFolder, *, authenticate: bool) -> bool:
+    """Make the keys that the folder has from its beginning; True if no start has come as far as to need them."""
     from app.core.access.keys import make_key
     from app.runtime.system import new_secret, random_bytes
     from app.settings.one_folder import ADMIN_KEY, DIRECTORY, WEBHOOKS_KEY
 
     folder.keep(WEBHOOKS_KEY, new_secret())
     if not authenticate or (folder.path / DIRECTORY).exists():
-        return None  # somebody administers it already, or nobody has to
-    key = make_key(random_bytes).text
-    return key if folder.keep(ADMIN_KEY, key) else None
+        return False  # somebody administers it already, or nobody has to
+    folder.keep(ADMIN_KEY, make_key(random_bytes).text)
+    return True
 
 
-def _tell_key(folder: DataFolder, settings: Settings, key: str | None) -> None:
+def _tell_key(folder: DataFolder, settings: Settings) -> None:
+    from app.access.plane import bootstrap_key
     from app.settings.one_folder import ADMIN_KEY
 
-    if key is None or settings.access.bootstrap_key_file != folder.path / ADMIN_KEY:
+    if settings.access.bootstrap_key_file != folder.path / ADMIN_KEY:
         return
-    tell(err, f"The key of the administrator, shown once and kept in {folder.path / ADMIN_KEY}:")
-    tell(out, key)
+    if (key := bootstrap_key(settings.access)) is not None:
+        tell(err, f"The key of the administrator, shown once and kept in {folder.path / ADMIN_KEY}:")
+        tell(out, key.text)
 
 
 def next_steps(settings: Settings, url: str, folder: Path) -> list[str]:
