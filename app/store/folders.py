@@ -22,11 +22,12 @@ class Folders:
 
     def of(self, path: Path, setting: str, make: Callable[[], RocksFolder]) -> RocksFolder:
         """The folder, made by the first who asks; ConfigurationError where its library is missing."""
-        known = self._folders.get(path.absolute())
+        place = path.resolve()  # a link may lead there, too
+        known = self._folders.get(place)
         if known is not None:
             return known
         try:
-            return self._folders.setdefault(path.absolute(), make())
+            return self._folders.setdefault(place, make())
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"{setting}: {error.name} is not installed; rocks:// needs the extra homing[embedded]"

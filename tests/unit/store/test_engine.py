@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,10 @@ from app.cluster.wakeups import ChannelHandlers
 from app.core.errors import ConfigurationError
 from app.runtime.system import SystemClock, new_charter, new_secret, new_wake_key
 from app.store.engine import Engine, inspect_server, kind_of, open_engine
+from app.store.folders import Folders
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.redis.commands.store import RedisStateStore
+from app.store.rocks.folder import RocksFolder
 
 
 def opened(url: str) -> Engine:
@@ -63,6 +66,15 @@ def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
         ConfigurationError, match=r"the store's scheme .* allowed: memory://, rocks://, redis://, rediss://"
     ):
         opened(url)
+
+
+def test_a_folder_is_one_whatever_it_is_called(tmp_path: Path) -> None:
+    """Two of them would keep each other out, as two processes do."""
+    real, link = tmp_path / "real", tmp_path / "link"
+    link.symlink_to(real)
+    folders = Folders()
+    first = folders.of(real, "HOMING_STORE_URL", lambda: RocksFolder(real))
+    assert folders.of(link, "HOMING_EVENTS_URL", lambda: RocksFolder(link)) is first
 
 
 def test_without_redis_its_driver_is_not_imported() -> None:
