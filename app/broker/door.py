@@ -10,6 +10,7 @@ from hmac import compare_digest
 from typing import Final
 
 from app.access.authority import Authority
+from app.broker.absent import AbsentOwners
 from app.broker.topics import DeviceTopics
 from app.core.access.callers import Caller
 from app.core.access.devices import device_of_principal, principal_of_device
@@ -32,13 +33,21 @@ class AccessDoor:
     """Takes an API key or a token as the password, with the id of its principal as the user name.
 
     A device has its own id as the user name. It may show a certificate with its name instead of a key. `own` is the
-    login of the node itself.
+    login of the node itself; `monotonic` is the clock by which decisions grow old.
     """
 
-    def __init__(self, authority: Authority, topics: DeviceTopics, own: tuple[str, str]) -> None:
+    def __init__(
+        self, authority: Authority, topics: DeviceTopics, own: tuple[str, str], monotonic: Callable[[], float]
+    ) -> None:
         self._authority = authority
         self._topics = topics
         self._own = (own[0].encode(), own[1].encode())
+        self._absent = AbsentOwners(authority, self._permit_of, monotonic)
+
+    @property
+    def knows(self) -> bool:
+        """See Door."""
+        return self._authority.following.known
 
     def admit(
         self, user_name: str | None, password: bytes | None, certificate: ClientCertificate | None = None
@@ -59,11 +68,20 @@ class AccessDoor:
         owner = identity.principal
         device = device_of_principal(owner)
         if device is None:
-            known = user_name == owner
-            return _CallerPermit(self._authority, self._topics, caller, owner) if known else _WRONG
+            return self._permit_of(caller, owner) if user_name == owner else _WRONG
         if id_of_name(user_name or "") != device or (certificate and id_of_name(certificate.name) != device):
             return _WRONG
         return self._device(caller, device)
+
+    def absent(self, owner: str, reminder: str) -> Permit:
+        """See Door."""
+        return self._absent.permit(owner, reminder)
+
+    def _permit_of(self, caller: Caller, owner: str) -> _DevicePermit | _CallerPermit:
+        device = device_of_principal(owner)
+        if device is None:
+            return _CallerPermit(self._authority, self._topics, caller, owner)
+        return _DevicePermit(self._authority, self._topics, caller, owner, device)
 
     def _certified(self, user_name: str | None, certificate: ClientCertificate) -> Permit | ReasonCode:
         """Admit the device that the certificate names, if the directory has it; the user name may be left out."""
@@ -75,7 +93,7 @@ class AccessDoor:
         return self._device(caller, device)
 
     def _device(self, caller: Caller, device: str) -> Permit | ReasonCode:
-        permit = _DevicePermit(self._authority, self._topics, caller, principal_of_device(device), device)
+        permit = self._permit_of(caller, principal_of_device(device))
         return permit if permit.valid() else ReasonCode.NOT_AUTHORIZED
 
 
@@ -91,6 +109,10 @@ class _DevicePermit:
         self._parties_of = topics.parties_of
         self._caller = caller
         self._device = device
+
+    @property
+    def reminder(self) -> str:
+        return self._caller.lasting().to_text()
 
     def valid(self) -> bool:
         """Look at the key, and whether the device is still one of its tenant."""
@@ -125,6 +147,10 @@ class _CallerPermit:
         self._caller = caller
         self._snapshot: Snapshot | None = None
         self._known: dict[tuple[Callable[[str], bool], str], bool] = {}
+
+    @property
+    def reminder(self) -> str:
+        return self._caller.lasting().to_text()
 
     def valid(self) -> bool:
         """Look at the key; what was decided before is forgotten, as rules may have an end."""

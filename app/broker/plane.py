@@ -141,7 +141,8 @@ def _health(keeper: SessionKeeper | None, sockets: Sequence[BrokerSocket]) -> st
 def _door(kernel: Kernel, access: AccessPlane) -> AccessDoor:
     mqtt = kernel.settings.mqtt
     topics = DeviceTopics(kernel.languages.profiles.values())
-    return AccessDoor(access.authority, topics, (mqtt.username, mqtt.password.get_secret_value()))
+    own = mqtt.username, mqtt.password.get_secret_value()
+    return AccessDoor(access.authority, topics, own, kernel.clock.monotonic)
 
 
 def _fills(broker: Broker) -> Mapping[str, Fill]:

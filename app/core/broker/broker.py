@@ -145,14 +145,10 @@ class Broker:
         now = self.now()
         session.detach()
         if session.will is not None:
-            delay = session.will.properties.number(Property.WILL_DELAY_INTERVAL)
-            session.will_at = now + delay
-            if not delay:
-                self.publish_will(session)
-        if session.expiry <= 0:
-            self.end_session(session)
-        else:
-            session.ends_at = now + session.expiry
+            session.will_at = now + session.will.properties.number(Property.WILL_DELAY_INTERVAL)
+        session.ends_at = now + max(0, session.expiry)
+        self._do_due(session, now)
+        session.permit = self.door.absent(session.owner, session.permit.reminder)
 
     def publish(self, message: Message) -> bool:
         """Keep it, if it is to be retained, and give it to all who subscribed; whether there were any."""
@@ -208,9 +204,10 @@ class Broker:
             connection.disconnect(ReasonCode.SERVER_SHUTTING_DOWN)
 
     def recheck(self) -> None:
-        """End the connections of clients who may not be here any more."""
+        """End the connections of clients who may not be here any more, and do what has waited for the rules."""
         for connection in [*self.connections]:
             connection.recheck()
+        self._do_all_due()
 
     def tick(self) -> None:
         """Do what is due: wills, ends of sessions, silent connections. Once a second is often enough."""
@@ -218,11 +215,21 @@ class Broker:
         for connection in [*self.connections]:
             connection.check(now)
             connection.recheck()
+        self._do_all_due()
+
+    def _do_all_due(self) -> None:
+        now = self.now()
         for session in [*self.sessions.values()]:
-            if session.will_at is not None and session.will_at <= now:
-                self.publish_will(session)
-            if session.ends_at is not None and session.ends_at <= now:
-                self.end_session(session)
+            self._do_due(session, now)
+
+    def _do_due(self, session: ClientSession, now: float) -> None:
+        """Publish the will of a session, and end it, if it is time and somebody can tell what its owner may do."""
+        if self._stopping or not self.door.knows:
+            return
+        if session.will_at is not None and session.will_at <= now:
+            self.publish_will(session)
+        if session.ends_at is not None and session.ends_at <= now:
+            self.end_session(session)
 
     def _hand_over(self, message: Message, receiver: Receiver) -> None:
         session = self.sessions[receiver.client_id]

@@ -8,8 +8,8 @@ from math import ceil
 from app.core.broker.codes import Property
 from app.core.broker.properties import NO_PROPERTIES, Properties
 
-_OF_ONE_HOP = (Property.TOPIC_ALIAS, Property.MESSAGE_EXPIRY_INTERVAL, Property.WILL_DELAY_INTERVAL)
-"""They are for the server: each receiver is told what is left of the expiry, and an alias is of one connection."""
+_OF_ONE_HOP = (Property.TOPIC_ALIAS, Property.WILL_DELAY_INTERVAL)
+"""They are for the server: an alias is of one connection."""
 _MOST_SECONDS = 2**32 - 1
 """The longest expiry that can be told."""
 OVERHEAD = 256
@@ -18,7 +18,10 @@ OVERHEAD = 256
 
 @dataclass(slots=True, kw_only=True)  # nobody changes one: to be frozen makes it take three times as long to make
 class Message:
-    """`expires_at` is in seconds of the monotonic clock; None is never. `publisher` is a client id."""
+    """`expires_at` is in seconds of the monotonic clock; None is never. `publisher` is a client id.
+
+    The expiry in `properties` is as it came: each receiver is told what is left of it.
+    """
 
     topic: str
     payload: bytes
@@ -56,7 +59,7 @@ def expiry_of(properties: Properties, now: float) -> float | None:
 
 
 def handed_on(properties: Properties) -> Properties:
-    """Return what receivers get unaltered [MQTT-3.3.2-4, -15 to -20]."""
+    """Return what receivers get unaltered [MQTT-3.3.2-4, -15 to -20], and the expiry."""
     if properties.values.keys().isdisjoint(_OF_ONE_HOP):
         return properties
     return replace(properties, values={key: one for key, one in properties.values.items() if key not in _OF_ONE_HOP})

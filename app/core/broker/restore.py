@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from app.core.broker.codes import Property
 from app.core.broker.journal import BrokerChanges
+from app.core.broker.message import Message, expiry_of
 from app.core.broker.rows import BrokerRows, read_rows
 from app.core.broker.session import Outgoing
 
@@ -23,9 +24,7 @@ def restore(broker: Broker, rows: Mapping[bytes, bytes]) -> Mapping[bytes, str]:
     """
     found, astray = read_rows(rows), BrokerChanges()
     for number, message in found.messages.items():
-        at = message.expires_at
-        ours = message if at is None else replace(message, expires_at=at - broker.epoch)
-        broker.journal.restore(number, ours)
+        broker.journal.restore(number, _message(broker, message))
     _sessions(broker, found)
     _parts(broker, found, astray)
     _references(broker, found, astray)
@@ -40,12 +39,23 @@ def restore(broker: Broker, rows: Mapping[bytes, bytes]) -> Mapping[bytes, str]:
     return found.damaged
 
 
+def _message(broker: Broker, message: Message) -> Message:
+    """The message with its expiry by our clock. One that has stepped back makes it last for as long as it may once."""
+    at = message.expires_at
+    if at is None:
+        return message
+    most = expiry_of(message.properties, broker.now())  # None in rows of versions that did not keep it
+    ours = at - broker.epoch
+    return replace(message, expires_at=ours if most is None else min(ours, most))
+
+
 def _sessions(broker: Broker, found: BrokerRows) -> None:
     for client_id, head in found.heads.items():
         session = broker.begin_session(client_id)
         session.live_for(head.expiry)
         session.durable = head.durable
         session.owner = head.owner
+        session.permit = broker.door.absent(head.owner, head.reminder)
         session.will = head.will
         # A clock that has stepped back would put it into the future, and its end and its will a day late with it.
         session.since = min(head.since - broker.epoch, broker.now())

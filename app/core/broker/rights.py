@@ -27,6 +27,10 @@ class Permit(Protocol):
     def owner(self) -> str:
         """The owner of the client, who may take up only sessions of their own; empty if nobody asked."""
 
+    @property
+    def reminder(self) -> str:
+        """The text that the door wants to see again to know what an owner who is away has logged in with."""
+
     def valid(self) -> bool:
         """Return False when the client has to go."""
 
@@ -46,14 +50,23 @@ class Permit(Protocol):
 class Door(Protocol):
     """Knows the clients of a broker."""
 
+    @property
+    def knows(self) -> bool:
+        """False while nobody can tell who may do what. Until then nothing is said in the name of who is away."""
+
     def admit(
         self, user_name: str | None, password: bytes | None, certificate: ClientCertificate | None = None
     ) -> Permit | ReasonCode:
         """Return the permit of whoever shows this, or the reason why they are refused."""
 
+    def absent(self, owner: str, reminder: str) -> Permit:
+        """Return the permit of an owner without a connection: for their will, and for what is kept for them."""
+
 
 class _EverythingPermit:
     """The permit of a client that may do everything."""
+
+    reminder: Final = ""
 
     def __init__(self, owner: str) -> None:
         self.owner: Final = owner
@@ -74,12 +87,18 @@ class _EverythingPermit:
 class OpenDoor:
     """Lets everybody in who can reach the broker."""
 
+    knows: Final = True
+
     def admit(
         self,
         user_name: str | None,  # noqa: ARG002 - as the port says
         password: bytes | None,  # noqa: ARG002
         certificate: ClientCertificate | None = None,  # noqa: ARG002
     ) -> Permit | ReasonCode:
+        """Return a permit for everything."""
+        return ANYBODY
+
+    def absent(self, owner: str, reminder: str) -> Permit:  # noqa: ARG002
         """Return a permit for everything."""
         return ANYBODY
 

@@ -59,6 +59,8 @@ class SessionHead:
     will_at: float | None = None
     owner: str = ""
     """Empty in rows of versions that did not keep it."""
+    reminder: str = ""
+    """As a permit has it; empty in rows of versions that did not keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ def _head_row(session: ClientSession | None, epoch: float) -> bytes | None:
         "durable": session.durable,
         "will_at": None if session.will_at is None else session.will_at + epoch,
         "owner": session.owner,
+        "reminder": session.permit.reminder,
     }
     connect = b"" if session.will is None else encode(_with_will(session.will), ProtocolVersion.V5)
     return json.dumps(facts).encode() + b"\n" + connect
@@ -191,13 +194,15 @@ def _head(row: bytes) -> SessionHead:
         bool(facts["durable"]),
         will,
         None if facts["will_at"] is None else float(facts["will_at"]),
-        _owner(facts.get("owner", "")),
+        _text(facts, "owner"),
+        _text(facts, "reminder"),
     )
 
 
-def _owner(told: object) -> str:
+def _text(facts: Mapping[str, Any], name: str) -> str:
+    told = facts.get(name, "")
     if not isinstance(told, str):
-        raise TypeError("its owner is no text")
+        raise TypeError(f"its {name} is no text")
     return told
 
 

@@ -45,11 +45,15 @@ class Gate:
         follower = cast("DirectoryFollower", self.following)
         authority = Authority(follower, self.clock, stale=1e9, nodes=lambda: 1, counters=Counter())
         topics = DeviceTopics([PROFILES["homing"], PROFILES["dji"], *profiles])
-        self.door = AccessDoor(authority, topics, ("", ""))
+        self.door = AccessDoor(authority, topics, ("", ""), self.clock.monotonic)
 
     def become(self, document: Document) -> None:
         self.document = document
         self.following.view = View(document, Snapshot.of(document))
+
+    def revoke(self, key: Key) -> None:
+        revoked = (replace(one, revoked_us=1) if one.id == key.id else one for one in self.document.credentials)
+        self.become(replace(self.document, credentials=tuple(revoked)))
 
     def key_for(self, device: str, **more: Any) -> Key:
         """A key of the device, and its principal if there is none."""
@@ -164,8 +168,7 @@ def test_a_key_counts_until_it_is_revoked_and_two_at_a_time_may() -> None:
     gate.clock.advance(11)
     assert (by_old.valid(), by_new.valid()) == (False, True)
     assert gate.door.admit("SN1", old.text.encode()) is WRONG
-    revoked = tuple(replace(one, revoked_us=1) if one.id == new.id else one for one in gate.document.credentials)
-    gate.become(replace(gate.document, credentials=revoked))
+    gate.revoke(new)
     assert not by_new.valid()
 
 

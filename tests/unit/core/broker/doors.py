@@ -20,14 +20,19 @@ class Rights:
     owner: str
     counts: bool = True
     receives: bool = True
+    publishes: bool = True
     alone: bool = False
     """True if it may be no member of a share."""
+
+    @property
+    def reminder(self) -> str:
+        return f"{self.owner} as before"
 
     def valid(self) -> bool:
         return self.counts
 
     def may_publish(self, topic: str) -> bool:
-        return topic.startswith(f"{self.owner}/")
+        return self.publishes and topic.startswith(f"{self.owner}/")
 
     def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:
         return not (shared and self.alone) and topic_filter in ("#", f"{self.owner}/x")
@@ -41,6 +46,9 @@ class Book:
     """A door for those who say their name twice."""
 
     known: dict[str, Rights] = field(default_factory=dict)
+    away: dict[str, Rights] = field(default_factory=dict)
+    """The rights of those who are away, where they are others than before."""
+    knows: bool = True
 
     def admit(
         self, user_name: str | None, password: bytes | None, _certificate: ClientCertificate | None = None
@@ -50,6 +58,11 @@ class Book:
         if user_name is None or password.decode() != user_name:
             return ReasonCode.BAD_USER_NAME_OR_PASSWORD
         return self.known.setdefault(user_name, Rights(user_name))
+
+    def absent(self, owner: str, reminder: str) -> Permit:
+        """Return the rights that they have now, or none if they have come without a name."""
+        assert reminder in ("", f"{owner} as before")
+        return self.away.get(owner) or self.known.setdefault(owner, Rights(owner))
 
 
 def knock(
