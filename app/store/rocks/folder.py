@@ -6,6 +6,8 @@ A drawer is what one plane keeps there: its column families, and how its jobs be
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ CACHE: Final = Cache(TABLES_BYTES // 3)
 """For the blocks of all tables; each would have one of its own."""
 WAL_BYTES: Final = 128 * 1024 * 1024
 """When the log in front of the tables is larger, the oldest tables in memory are written out."""
+_FULL: Final = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+"""RocksDB's words for a disk that has no room, which are those of the system."""
 
 T = TypeVar("T")
 
@@ -136,7 +140,10 @@ class RocksFolder:
         return self._broken or any(one.stale for one in self._drawers)
 
     async def start(self, drawer: Drawer) -> None:
-        """Open the drawer, in the folder that is opened for the first one; ConfigurationError."""
+        """Open the drawer, in the folder that is opened for the first one; ConfigurationError.
+
+        StoreUnavailableError while the disk is full, as opening it takes some room.
+        """
         async with self._turns:
             if not self._drawers:
                 await self._begin()
@@ -242,7 +249,7 @@ class RocksFolder:
         try:
             for one in self._drawers:
                 self._fill_in(one)
-        except ConfigurationError:
+        except HomingError:
             self._shut()
             raise
         self._broken = False
@@ -290,8 +297,9 @@ class RocksFolder:
             drawer.shut()
             raise self._cannot(error) from None
 
-    def _cannot(self, error: Exception) -> ConfigurationError:
-        return ConfigurationError(f"{self._use.setting}: {self._use.what} cannot be opened: {error}")
+    def _cannot(self, error: Exception) -> HomingError:
+        said = f"{self._use.setting}: {self._use.what} cannot be opened: {error}"
+        return StoreUnavailableError(said) if any(one in said for one in _FULL) else ConfigurationError(said)
 
     def _shut(self) -> None:
         for one in self._drawers:

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from app.core.errors import ConfigurationError, StoreUnavailableError
+from app.core.errors import HomingError, StoreUnavailableError
 from app.runtime.tasks import end
 
 AGAIN_SECONDS: Final = 1.0
@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Reopener:
-    """`close` and `reopen` change what everybody uses; nobody does meanwhile. `reopen` raises ConfigurationError.
+    """`close` and `reopen` change what everybody uses; nobody does meanwhile. `reopen` raises HomingError.
 
     `broken` tells whether the last write failed: if not, it has come back by itself.
     """
@@ -92,7 +92,7 @@ class Reopener:
         while True:
             try:
                 await self._reopen()
-            except ConfigurationError as error:
+            except HomingError as error:
                 _log.warning("events_not_open", reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
             else:

@@ -208,6 +208,27 @@ async def test_a_disk_that_is_full_and_has_room_again_ends_neither_log_nor_keepe
     assert told["states"] == "current", "but for the last one all are sealed"
 
 
+async def test_a_disk_that_is_full_at_the_start_is_waited_for(tmp_path: Path) -> None:
+    """It is no wrong setting, after which nobody starts a node again."""
+    if not has_small_disks(tmp_path):
+        pytest.skip("this machine lets nobody mount a small disk")
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        on_a_small_disk(tmp_path, sys.executable, str(WRITER.with_name("starts_full.py")), str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path.cwd(),
+        env={"PYTHONPATH": str(Path.cwd()), "PATH": os.environ["PATH"]},
+        timeout=PATIENCE,
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    refused, there = ended.stdout.splitlines()
+    assert refused.startswith("StoreUnavailableError HOMING_STORE_URL: the store cannot be opened: ")
+    assert refused.count("No space left on device")
+    assert there == "there 50"
+
+
 async def test_a_generation_that_cannot_be_ended_now_is_ended_later(tmp_path: Path) -> None:
     failing = False
 
