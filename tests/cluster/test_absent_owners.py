@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -20,6 +21,10 @@ V5 = MQTTProtocolVersion.MQTTv5
 
 def topic_of(name: str) -> str:
     return f"thing/product/{name}/events"
+
+
+def is_known(up: UpProcess, name: str, key: str) -> bool:
+    return told(up, name, key, V5).value == 0
 
 
 class DurableClient:
@@ -75,7 +80,7 @@ async def test_a_will_of_a_key_that_was_revoked_meanwhile_is_not_published() -> 
         assert applied.returncode == 0, applied.stderr
         keys = {name: await asyncio.to_thread(key_of, name) for name in NAMES}
         for name, key in keys.items():
-            await eventually(lambda name=name, key=key: told(up, name, key, V5).value == 0)
+            await eventually(partial(is_known, up, name, key))
         watcher = DurableClient(up, "admin", up.key)
         watcher.subscribe("thing/product/+/events")
         tellers = [DurableClient(up, name, key, will=name) for name, key in keys.items()]
@@ -83,7 +88,7 @@ async def test_a_will_of_a_key_that_was_revoked_meanwhile_is_not_published() -> 
         revoked = await asyncio.to_thread(run, "keys", "revoke", keys["goes"].split("_")[1], **directory)
         assert revoked.returncode == 0, revoked.stderr
         await asyncio.to_thread(up.start)
-        await eventually(lambda: told(up, "admin", up.key, V5).value == 0)
+        await eventually(partial(is_known, up, "admin", up.key))
         again = DurableClient(up, "admin", up.key)
         assert await asyncio.to_thread(again.said_until, "end") == ["stays"]
         for one in (watcher, again, *tellers):

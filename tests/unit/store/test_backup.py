@@ -125,7 +125,7 @@ async def test_one_that_is_in_use_gives_a_checkpoint_of_one_moment(data: Path, t
 
 
 async def test_a_copy_counts_only_if_the_node_was_there_until_its_end(data: Path) -> None:
-    """What a checkpoint has goes with the node, and a file that is not listed any more would not be missed."""
+    """A checkpoint goes with the node, and nobody would miss a file that was not listed any more."""
     sessions = await open_store(data)
     copying = still_store(data, data / STORE)
     still = await asyncio.to_thread(copying.__enter__)
