@@ -153,15 +153,18 @@ def told(
 
 
 class Listener:
-    """A client of MQTT 5 in a thread of its own."""
+    """A client of MQTT 5 in a thread of its own, over TCP or, on the port of the API, over WebSocket."""
 
-    def __init__(self, up: UpProcess, user: str, password: str) -> None:
+    def __init__(self, up: UpProcess, user: str, password: str, *, websocket: bool = False) -> None:
         self.topics: list[str] = []
         self.granted: list[list[int]] = []
         self.published: list[int] = []
         self.ended: list[int] = []
         self.client = client = paho.Client(
-            CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5, reconnect_on_failure=False
+            CallbackAPIVersion.VERSION2,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            transport="websockets" if websocket else "tcp",
+            reconnect_on_failure=False,
         )
         client.username_pw_set(user, password)
         client.on_message = lambda _client, _data, message: self.topics.append(message.topic)
@@ -169,7 +172,7 @@ class Listener:
         client.on_publish = lambda _c, _d, _id, code, _p: self.published.append(code.value)
         client.on_disconnect = lambda _c, _d, _flags, code, _p: self.ended.append(code.value)
         host, _, port = up.broker.partition(":")
-        client.connect(host, int(port))
+        client.connect(host, up.port if websocket else int(port))
         client.loop_start()
 
     async def subscribe(self, topic_filter: str) -> int:
@@ -267,7 +270,8 @@ async def test_a_device_has_a_key_of_its_own_and_its_own_topics_alone(run: Run, 
                 assert (response.status, (await response.json())["state"]) == (200, "succeeded")
             async with session.post(url, json=body, headers={"Authorization": f"Bearer {old}"}) as response:
                 assert response.status == 404, "it has no rights over HTTP"
-        thief = Listener(up, "SN1", old)
+        thief, other_thief = Listener(up, "SN1", old), Listener(up, "SN1", old, websocket=True)
+        assert await other_thief.subscribe("thing/product/SN1/services") == 1
         assert await thief.subscribe("#") == 1, "and it gets its own of it"
         assert await thief.subscribe("thing/product/SN2/services") == 0x87
         assert await thief.subscribe("$share/g/thing/product/SN1/services") == 0x87
@@ -282,9 +286,10 @@ async def test_a_device_has_a_key_of_its_own_and_its_own_topics_alone(run: Run, 
         await eventually(lambda: told(up, "SN1", new, MQTTProtocolVersion.MQTTv311).value == 0)
         assert thief.ended == [], "both count for an hour"
         assert (await asyncio.to_thread(run, "keys", "revoke", old.split("_")[1], **directory)).returncode == 0
-        await eventually(lambda: thief.ended == [0x87])
+        await eventually(lambda: thief.ended == other_thief.ended == [0x87])
         assert told(up, "SN1", new, MQTTProtocolVersion.MQTTv5).value == 0
         await thief.stop()
+        await other_thief.stop()
         await admin.stop()
 
 
