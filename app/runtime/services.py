@@ -107,7 +107,8 @@ class Services:
             if task.cancelled() or self._ending:
                 return
             error = task.exception() or RuntimeError(f"{name} ended")
-            self._log.error("node_failed", part=name, reason=str(error), exc_info=error)
+            unexpected = None if isinstance(error, HomingError) else error  # else the reason says it all
+            self._log.error("node_failed", part=name, reason=str(error), exc_info=unexpected)
             self._on_failure(error)
 
         task = asyncio.get_running_loop().create_task(work, name=name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlunsplit
+from urllib.parse import quote, unquote, urlunsplit
 
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from app.core.addresses import MQTT_PORTS, engine_kind, split_address
+from app.core.addresses import MQTT_PORTS, EngineKind, engine_kind, split_address
 from app.core.errors import ConfigurationError
 from app.core.memory import MemoryShares
 from app.core.sizes import parse_size
@@ -73,6 +73,8 @@ class _FolderSource(PydanticBaseSettingsSource):
 def implied(folder: Path, said: Mapping[str, Any], *, authenticate: bool) -> dict[str, Any]:
     """The settings that a folder implies beside those that were said; ConfigurationError when these contradict it."""
     _check_store(_said(said, "store", "url"))
+    for group in ("store", "events"):
+        _check_place(folder, f"HOMING_{group.upper()}_URL", _said(said, group, "url"))
     shares = _shares(_said(said, "up", "memory"))
     store = f"rocks://{quote(str(folder / STORE))}"
     broker = _said(said, "broker", "url") or BROKER_URL
@@ -118,6 +120,17 @@ def _check_store(url: str) -> None:
         raise ConfigurationError(
             "HOMING_STORE_URL is the store of a cluster, and homing up is one node in one folder; unset it, or run "
             "homing serve"
+        )
+
+
+def _check_place(folder: Path, variable: str, url: str) -> None:
+    try:
+        parts = split_address(url)
+    except ValueError:
+        return  # the settings of that part say what is wrong with it
+    if parts.scheme == EngineKind.ROCKS and Path(unquote(parts.path)).resolve() == folder.resolve():
+        raise ConfigurationError(
+            f"{variable} names the folder of homing up itself, which has commands and events in {STORE}/ already; unset it"
         )
 
 

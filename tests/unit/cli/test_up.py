@@ -61,6 +61,18 @@ def test_a_folder_of_somebody_else_is_left_alone(homing: Homing, tmp_path: Path)
     assert [one.name for one in (tmp_path / "letters").iterdir()] == ["dear.txt"]
 
 
+@pytest.mark.parametrize("variable", ["HOMING_STORE_URL", "HOMING_EVENTS_URL"])
+def test_the_folder_is_no_store_itself(
+    homing: Homing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    """The process would find it in use, by itself."""
+    monkeypatch.setenv(variable, f"rocks://{tmp_path}/../{tmp_path.name}/data")
+    code, out, err = homing("up", "--data", "data")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"homing: {variable} names the folder of homing up itself, which has commands and events in")
+    assert not (tmp_path / "data").exists()
+
+
 def test_the_next_steps_name_the_key_if_there_is_one(tmp_path: Path) -> None:
     folder = tmp_path / "my data"
     url = "http://127.0.0.1:8080"
