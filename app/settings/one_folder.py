@@ -130,7 +130,8 @@ def _check_place(folder: Path, variable: str, url: str) -> None:
         return  # the settings of that part say what is wrong with it
     if parts.scheme == EngineKind.ROCKS and Path(unquote(parts.path)).resolve() == folder.resolve():
         raise ConfigurationError(
-            f"{variable} names the folder of homing up itself, which has commands and events in {STORE}/ already; unset it"
+            f"{variable} names the folder of homing up itself, which has commands and events in {STORE}/ already; "
+            "unset it"
         )
 
 
