@@ -140,7 +140,7 @@ class FleetAdministrator:
                 status=run.kept(),
                 marks=bytes(run.marks),
                 targets=[_frozen(chosen[one], spec) for one in ids],
-                lasts=timedelta(microseconds=spec.until - await self._commands.date()),
+                lasts=_longest(spec, request.command, await self._commands.date()),
             )
         )
         self._drivers.begin(run_id)
@@ -273,6 +273,11 @@ def _row(known: KnownRun, index: int, target: Sequence[str], result: Sequence[An
 def _frozen(target: TargetCandidate, spec: RunSpec) -> list[str]:
     """The id, the profile, and the value of each label of which few may be in flight."""
     return [target.device_id, target.profile, *(target.labels.get(one.label, "") for one in spec.per)]
+
+
+def _longest(spec: RunSpec, command: FleetCommand, now: int) -> timedelta:
+    """Return how long it is to the latest possible end of a run: that of a command which the last moment brings."""
+    return timedelta(microseconds=spec.until - now) + spec.hold + command.timeout
 
 
 def _other(run_id: str) -> RunMismatchError:

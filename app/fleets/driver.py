@@ -31,6 +31,7 @@ from app.core.fleets.marks import TargetMark, mark_of
 from app.core.fleets.quorum import within
 from app.core.fleets.run import RunState
 from app.fleets.plan import KnownRun
+from app.fleets.replaced import ReplacedCommands
 from app.runtime.telemetry import Counters
 from app.store.commands import CommandReader, Finished
 from app.store.fleets import FleetStore, RunChange, Written
@@ -74,6 +75,7 @@ class DriverPorts:
     commands: CommandReader
     children: ChildHolder
     cancel: Callable[[str], Awaitable[Finished]]
+    replaced: ReplacedCommands
     online: Callable[[str], Awaitable[bool | None]]
     access: Access
     retention: timedelta
@@ -101,6 +103,8 @@ class RunDriver:
         self._away: dict[int, tuple[int, int]] = {}
         """Since when a target is away, and when it is looked at again."""
         self._cancelled: set[int] = set()
+        self._replaced: set[int] = set()
+        """Those that were cancelled as far as they were not spared."""
         self._refused: dict[int, str] = {}
         """Why a command can never be registered."""
         self._missing: dict[int, int] = {}
@@ -327,16 +331,19 @@ class RunDriver:
 
     async def _cancel_open(self, known: KnownRun) -> None:
         """Cancel what is open of a run that was aborted so."""
-        if not known.run.status.cancels:
+        status, ports = known.run.status, self._ports
+        if not status.cancels:
             return
+        cancel: Callable[[str], Awaitable[object]] = ports.replaced.end if status.spares else ports.cancel
+        done = self._replaced if status.spares else self._cancelled
         handed = known.run.marked(TargetMark.HANDED)
-        due = [index for index in handed if index in self._registered and index not in self._cancelled]
+        due = [index for index in handed if index in self._registered and index not in done]
         for start in range(0, len(due), AT_A_TIME):
             if self._is_late():
                 return
             some = due[start : start + AT_A_TIME]
-            await asyncio.gather(*(self._ports.cancel(known.child(one, self._targets[one][0])) for one in some))
-            self._cancelled.update(some)
+            await asyncio.gather(*(cancel(known.child(one, self._targets[one][0])) for one in some))
+            done.update(some)
 
 
 def _code(outcome: Outcome) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -52,8 +52,8 @@ class RunExplainer:
         self._store = store
         self._commands = commands
 
-    async def explain(self, known: KnownRun) -> RunExplanation:
-        """Explain a run that was read just now."""
+    async def explain(self, known: KnownRun, may_know: Callable[[str, str, str], bool]) -> RunExplanation:
+        """Explain a run that was read just now. Of what failed it tells as far as `may_know` its targets."""
         listed = TargetList(self._store, known.record.run_id)
         handed = known.run.marked(TargetMark.HANDED)[:MOST_LOOKED]
         children = [known.child(index, (await listed.at(index))[0]) for index in handed]
@@ -64,16 +64,21 @@ class RunExplainer:
             said=_said(known, last, held, await self._commands.date()),
             because=last,
             held=held,
-            failures=await self._failures(known, listed),
+            failures=await self._failures(known, listed, may_know),
         )
 
-    async def _failures(self, known: KnownRun, listed: TargetList) -> list[FailureGroup]:
+    async def _failures(
+        self, known: KnownRun, listed: TargetList, may_know: Callable[[str, str, str], bool]
+    ) -> list[FailureGroup]:
         bad = [index for index, mark in enumerate(known.run.marks) if mark in _BAD][:MOST_LOOKED]
         groups: dict[tuple[TargetMark, str, str], list[str]] = {}
         for index, result in zip(bad, await self._store.results(known.record.run_id, bad), strict=True):
+            device, profile, *_ = await listed.at(index)
+            if not may_know(device, profile, known.plan.command.method):
+                continue
             _, code, message = result or (0, "", "")
             key = TargetMark(known.run.marks[index]), "" if code is None else str(code), str(message)
-            groups.setdefault(key, []).append((await listed.at(index))[0])
+            groups.setdefault(key, []).append(device)
         found = [FailureGroup(*key, len(devices), tuple(devices[:EXAMPLES])) for key, devices in groups.items()]
         return sorted(found, key=lambda one: -one.count)
 

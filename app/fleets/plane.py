@@ -15,6 +15,7 @@ from app.fleets.driver import DriverPorts
 from app.fleets.drivers import FleetDrivers
 from app.fleets.explanation import RunExplainer
 from app.fleets.plan import FleetCommand
+from app.fleets.replaced import CommandCanceller, ReplacedCommands
 from app.fleets.scheduled_work import ScheduledWork, WorkPorts
 from app.fleets.scheduler import Scheduler
 from app.fleets.schedules import ScheduleAdministrator
@@ -22,7 +23,6 @@ from app.fleets.selection import Recorded, TargetSelection
 from app.kernel import Kernel
 from app.plane import Plane
 from app.runtime.services import Service
-from app.store.commands import Finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +57,13 @@ class FleetSurroundings:
 def open_fleets(
     kernel: Kernel,
     holder: CommandHolder,
-    cancel: Callable[[str], Awaitable[Finished]],
+    cancel: CommandCanceller,
     around: FleetSurroundings,
 ) -> FleetPlane:
     """Fleet runs over held commands."""
     store, schedules = kernel.store.fleets, kernel.store.schedules
-    drivers = _drivers(kernel, holder, cancel, around)
+    replaced = ReplacedCommands(kernel.store, cancel)
+    drivers = _drivers(kernel, holder, cancel, replaced, around)
     administration = FleetAdministrator(
         store=store,
         commands=kernel.store,
@@ -71,7 +72,7 @@ def open_fleets(
         drivers=drivers,
         new_ulid=kernel.adapters.new_ulid,
     )
-    work = _work(kernel, holder, cancel, administration, around)
+    work = _work(kernel, holder, replaced, administration, around)
     scheduler = Scheduler(
         store=schedules,
         commands=kernel.store,
@@ -100,7 +101,8 @@ def open_fleets(
 def _drivers(
     kernel: Kernel,
     holder: CommandHolder,
-    cancel: Callable[[str], Awaitable[Finished]],
+    cancel: CommandCanceller,
+    replaced: ReplacedCommands,
     around: FleetSurroundings,
 ) -> FleetDrivers:
     ports = DriverPorts(
@@ -108,6 +110,7 @@ def _drivers(
         commands=kernel.store,
         children=holder,
         cancel=cancel,
+        replaced=replaced,
         online=around.online,
         access=around.access,
         retention=kernel.settings.store.retention,
@@ -126,7 +129,7 @@ def _drivers(
 def _work(
     kernel: Kernel,
     holder: CommandHolder,
-    cancel: Callable[[str], Awaitable[Finished]],
+    replaced: ReplacedCommands,
     runs: FleetAdministrator,
     around: FleetSurroundings,
 ) -> ScheduledWork:
@@ -139,7 +142,7 @@ def _work(
             audit=around.audit,
             read_run=around.read_run,
             read_command=around.read_command,
-            cancel=cancel,
+            replaced=replaced,
             retention=kernel.settings.store.retention,
             profile=kernel.settings.profile,
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from app.access.origin import ASKING, RequestOrigin
@@ -15,6 +16,7 @@ from app.commands.held.command_holder import CommandHolder
 from app.commands.send.registrar import CommandRequest
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
+from app.core.commands.command import Command
 from app.core.durations import format_duration
 from app.core.errors import (
     InvalidInputError,
@@ -23,11 +25,13 @@ from app.core.errors import (
     RunStateError,
     UnauthenticatedError,
 )
+from app.core.fleets.ids import is_run_id
 from app.core.payload import JsonValue
-from app.core.schedules.schedule import Schedule, ScheduleSpec
+from app.core.schedules.schedule import Schedule, ScheduleOverlap, ScheduleSpec
 from app.fleets.administration import FleetAdministrator, RunOwner, RunRequest
-from app.fleets.plan import FleetCommand, KnownRun
-from app.store.commands import CommandReader, Finished
+from app.fleets.plan import FleetCommand
+from app.fleets.replaced import ReplacedCommands
+from app.store.commands import CommandReader
 from app.store.rules import micros
 
 AGENT: Final = "schedule"
@@ -47,8 +51,7 @@ class WorkPorts:
     """Reads the body of a run; InvalidInputError."""
     read_command: Callable[[JsonValue], tuple[FleetCommand, timedelta]]
     """Reads a command, and for how long it may wait for its device; InvalidInputError."""
-    cancel: Callable[[str], Awaitable[Finished]]
-    """Cancels a command."""
+    replaced: ReplacedCommands
     retention: timedelta
     """The time for which a command is on record after its end."""
     profile: str
@@ -74,7 +77,10 @@ class ScheduledWork:
                     f"is longer than a command is on record, so that it might be sent twice; allowed: up to {longest}",
                 )
             request = self._command(spec, "")
-            self._ports.access.check(owner.caller, Action.SEND, request.device_id, request.profile, request.method)
+            about = request.device_id, request.profile, request.method
+            self._ports.access.check(owner.caller, Action.SEND, *about)
+            if spec.overlap == ScheduleOverlap.REPLACE:
+                self._ports.access.check(owner.caller, Action.CANCEL, *about)
             self._ports.holder.check(request)
             return
         try:
@@ -111,7 +117,7 @@ class ScheduledWork:
         begun = schedule.last_begun
         if not begun:
             return True
-        if schedule.spec.run is None:
+        if not is_run_id(begun):  # whatever the schedule begins by now: it may have been written again since
             (command,) = await self._ports.commands.get([begun])
             return command is None or command.state.final
         try:
@@ -122,29 +128,32 @@ class ScheduledWork:
     async def end_last(self, schedule: Schedule) -> None:
         """End what the schedule has begun last: a run is aborted with what is open of it, a command is cancelled.
 
-        Repeated, it changes nothing. AccessError where the principal may not.
+        What was sent is left alone where that would stop its lane. Repeated, it changes nothing. AccessError where the
+        principal may not.
         """
         owner, begun = _owner(schedule, _caller(schedule)), schedule.last_begun
         ASKING.set(RequestOrigin(owner.caller, None, f"{AGENT} {schedule.name}".encode()))
-        if schedule.spec.run is not None:
-            self._ports.access.check(owner.caller, Action.FLEET, tenant_id=owner.tenant)
-            with suppress(RunNotFoundError, RunStateError):  # it has ended meanwhile
-                known = await self._ports.runs.change(
-                    None, begun, lambda run, now: run.abort(now, owner.principal, cancel=True)
-                )
-                self._tell_aborted(known, owner)
-            return
-        (command,) = await self._ports.commands.get([begun])
-        if command is None or command.state.final:
-            return
+        if is_run_id(begun):
+            await self._abort(begun, owner)
+        else:
+            await self._ports.replaced.end(begun, partial(self._check_cancel, owner))
+
+    async def _abort(self, run_id: str, owner: RunOwner) -> None:
+        self._ports.access.check(owner.caller, Action.FLEET, tenant_id=owner.tenant)
+        with suppress(RunNotFoundError, RunStateError):  # it has ended meanwhile
+            if (await self._ports.runs.get(None, run_id)).run.status.cancels:
+                return  # an earlier look has done so, and it takes a while
+            known = await self._ports.runs.change(
+                None, run_id, lambda run, now: run.abort(now, owner.principal, cancel=True, spares=True)
+            )
+            if self._ports.audit is not None:
+                self._ports.audit.fleet_run(run_id, owner.tenant, "abort", known.plan.command.method)
+
+    def _check_cancel(self, owner: RunOwner, command: Command) -> None:
+        """Return when the owner may cancel a command, which is on record then; AccessError."""
         self._ports.access.check(owner.caller, Action.CANCEL, command.device_id, command.profile, command.method)
         if self._ports.audit is not None:
             self._ports.audit.cancelled(command.id, command.device_id)
-        await self._ports.cancel(command.id)
-
-    def _tell_aborted(self, known: KnownRun, owner: RunOwner) -> None:
-        if self._ports.audit is not None:
-            self._ports.audit.fleet_run(known.record.run_id, owner.tenant, "abort", known.plan.command.method)
 
     def _command(self, spec: ScheduleSpec, identity: str) -> CommandRequest:
         command, hold = self._ports.read_command(dict(spec.command or {}))

@@ -148,20 +148,20 @@ class Scheduler:
 
     async def _decide(self, schedule: Schedule, document: bytes, due: DueOccurrence, now: int) -> None:
         said = _PASSED_OVER if due.passed_over else ""
+        paused = ""
         plain = Occurrence(at=due.at, result=OccurrenceResult.BEGINNING, noted_at=now, node=self._node_id, reason=said)
         if due.missed:
             reason = _WAITED if schedule.spec.overlap in _WAITING else _UNSEEN
             occurrence = replace(plain, result=OccurrenceResult.MISSED, reason=reason)
         elif schedule.spec.overlap != ScheduleOverlap.PARALLEL and not await self._work.has_ended(schedule):
-            if schedule.spec.overlap == ScheduleOverlap.REPLACE:
-                await self._work.end_last(schedule)
-            if schedule.spec.overlap in _WAITING:
+            paused = await self._end_last(schedule) if schedule.spec.overlap == ScheduleOverlap.REPLACE else ""
+            if schedule.spec.overlap in _WAITING and not paused:
                 return  # a later look decides it, or the one after it
-            reason = f"{schedule.last_begun} has not ended"
-            occurrence = replace(plain, result=OccurrenceResult.SKIPPED, reason=reason)
+            result = OccurrenceResult.REFUSED if paused else OccurrenceResult.SKIPPED
+            occurrence = replace(plain, result=result, reason=paused or f"{schedule.last_begun} has not ended")
         else:
             occurrence = replace(plain, began=self._work.id_of(schedule, due.at))
-        decided = schedule.with_decided(occurrence, now)
+        decided = replace(schedule.with_decided(occurrence, now), paused=paused)
         written = encode_schedule(decided)
         if not await self._store.write(schedule.document, written, document):
             return  # somebody else has decided it, or the schedule is another one
@@ -170,6 +170,14 @@ class Scheduler:
         else:
             self._note(schedule, occurrence)
 
+    async def _end_last(self, schedule: Schedule) -> str:
+        """End what a schedule has begun last; if its principal may not, return why it has to pause."""
+        try:
+            await self._work.end_last(schedule)
+        except AccessError as refusal:
+            return _refused(schedule, refusal)
+        return ""
+
     async def _begin(self, schedule: Schedule, document: bytes, occurrence: Occurrence) -> None:
         """Begin what was decided, and write down what came of it; what is unavailable or full is tried again."""
         paused = ""
@@ -177,7 +185,7 @@ class Scheduler:
             await self._work.begin(schedule, occurrence.at)
             ended = replace(occurrence, result=OccurrenceResult.BEGAN)
         except AccessError as refusal:
-            paused = f"{schedule.by or 'its caller'} may not do this any more: {refusal}"[:MOST_SAID]
+            paused = _refused(schedule, refusal)
             ended = replace(occurrence, result=OccurrenceResult.REFUSED, began="", reason=paused)
         except (UnavailableError, CapacityError):
             raise
@@ -201,3 +209,8 @@ class Scheduler:
             self._log.info("schedule_began", name=schedule.name, began=began, reason=reason)
         else:
             self._log.warning("schedule_not_begun", name=schedule.name, result=result, reason=reason)
+
+
+def _refused(schedule: Schedule, refusal: AccessError) -> str:
+    """Say why a schedule pauses itself."""
+    return f"{schedule.by or 'its caller'} may not do this any more: {refusal}"[:MOST_SAID]

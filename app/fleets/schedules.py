@@ -62,7 +62,7 @@ class ScheduleAdministrator:
                 spec=spec,
                 generation=now,
                 decided=now,
-                occurrences=() if known is None else known.occurrences,
+                occurrences=() if known is None else known.left_behind(),
             )
             if await self._store.write(schedule.document, encode_schedule(schedule), before):
                 return schedule, known is None

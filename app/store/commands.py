@@ -160,12 +160,20 @@ class CommandWriter(Protocol):
         Waits for an absent store as long as it takes: the caller holds an unacknowledged message.
         """
 
-    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+    async def finish(
+        self,
+        command_id: str,
+        state: CommandState,
+        finisher: str,
+        error: bytes | None = None,
+        *,
+        only_held: bool = False,
+    ) -> Finished:
         """End an open command as TIMED_OUT, CANCELLED, UNSENT or SUCCEEDED (one-way); wake all but `finisher`.
 
         When it has an outcome already, that one is returned with `won` false. CommandNotFoundError when there is none.
         IllegalTransitionError when its state does not allow this end: what was acknowledged is not UNSENT, nor is what
-        another node than `finisher` has marked as its own to send.
+        another node than `finisher` has marked as its own to send. With `only_held`, nothing but what is held is ended.
         """
 
     async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:

@@ -63,11 +63,15 @@ _MARKING: Final = {CommandState.SENT: CommandEvent.PUBLISH, CommandState.ACKNOWL
 
 
 @cache
-def ended_by(state: CommandState) -> frozenset[CommandState]:
-    """From which states a command may be ended so; ValueError when this is no end that a node decides."""
+def ended_by(state: CommandState, *, only_held: bool = False) -> frozenset[CommandState]:
+    """From which states a command may be ended so; ValueError when this is no end that a node decides.
+
+    With `only_held`, none but the one of what nobody has been sent.
+    """
     if state not in _ENDING:
         raise ValueError(f"a command is not finished as {state}; allowed: {', '.join(_ENDING)}")
-    return _before(_ENDING[state], state)
+    before = _before(_ENDING[state], state)
+    return before & {CommandState.HELD} if only_held else before
 
 
 @cache

@@ -77,11 +77,19 @@ class Store(MemoryStateStore):
         self.after_register()
         return registered
 
-    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+    async def finish(
+        self,
+        command_id: str,
+        state: CommandState,
+        finisher: str,
+        error: bytes | None = None,
+        *,
+        only_held: bool = False,
+    ) -> Finished:
         self._check()
         if self.finish_away:
             raise StoreUnavailableError("the store does not answer")
-        return await super().finish(command_id, state, finisher, error)
+        return await super().finish(command_id, state, finisher, error, only_held=only_held)
 
     async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
         self._check()

@@ -135,6 +135,26 @@ async def test_each_operation_needs_the_right(site: Site) -> None:
     assert (sent["device"], sent["who"], sent["agent"]) == ("drone-1", run["by"], run["id"])
 
 
+async def test_what_failed_is_explained_of_targets_that_the_caller_may_read(site: Site) -> None:
+    body = {
+        "targets": {"devices": ["drone-1", "drone-2"]},
+        "command": {"method": "silent", "hold": "1s", "timeout": "1s"},
+    }
+    run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))).json()
+    url = f"{RUNS}/{run['id']}"
+
+    async def has_ended() -> bool:
+        return bool((await site.rig.http.get(url, headers=site.headers("operator"))).json()["state"] == "failed")
+
+    await eventually(has_ended)
+    await site.add("narrow", "operator", narrow=["allow fleet *:* on *", "allow read *:* on drone-2"])
+    for who, devices in (("operator", {"drone-1", "drone-2"}), ("narrow", {"drone-2"})):
+        explained = (await site.rig.http.get(f"{url}/explain", headers=site.headers(who))).json()
+        listed = (await site.rig.http.get(f"{url}/targets", headers=site.headers(who))).json()["targets"]
+        assert {device for one in explained["failures"] for device in one["devices"]} == devices
+        assert {one["device_id"] for one in listed} == devices
+
+
 async def test_a_run_of_another_tenant_is_as_one_that_never_was(site: Site) -> None:
     body = {"targets": {"devices": ["drone-1"]}, "command": {"method": "ok"}}
     run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))).json()

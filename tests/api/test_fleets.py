@@ -16,6 +16,8 @@ from app.core.fleets.marks import TargetMark
 from app.core.messages import ReceivedMessage
 from app.fleets.administration import TargetRow
 from app.runtime.system import SystemClock
+from app.store.fleets import KEPT
+from app.store.rules import micros
 from tests.api.rig import Rig, running, until
 from tests.waiting import eventually
 
@@ -208,6 +210,17 @@ async def test_a_wave_may_wait_for_a_person(keeping: Rig) -> None:
     assert paused["steps"][-1]["said"] == "wave 1 of 2 has ended"
     await post(keeping, run, "resume")
     await becomes(keeping, run, "succeeded")
+
+
+async def test_a_run_is_on_record_for_longer_than_its_commands_may_wait(keeping: Rig) -> None:
+    """Who wants to abort it must find it as long as a command of it may still be sent."""
+    wanted = {"targets": {"devices": ["dock-1"]}, "command": {"method": "ok", "hold": "720h", "timeout": "1m"}}
+    answer = await keeping.http.post(RUNS, json={**wanted, "until": "1h"})
+    assert answer.status_code == 202, answer.text
+    run = answer.json()
+    kept = keeping.store.fleets.kept(run["id"])
+    assert kept is not None
+    assert kept.expires_at - kept.record.created_at >= micros(timedelta(days=30, hours=1, minutes=1) + KEPT) - 1_000_000
 
 
 async def test_an_abort_cancels_what_is_open_where_it_is_asked_to(keeping: Rig) -> None:

@@ -24,6 +24,7 @@ ALL = "/v1/schedules"
 NIGHTLY = f"{ALL}/nightly"
 RUN = {"targets": {"devices": ["dock-1"]}, "command": {"method": "ok"}}
 BODY: dict[str, Any] = {"cron": "* * * * *", "device": "dock-1", "command": {"method": "ok"}}
+OF_RUN: dict[str, Any] = {"cron": "* * * * *", "run": RUN}
 Json = dict[str, Any]
 
 
@@ -120,6 +121,23 @@ async def test_a_run_begins_when_it_is_time(rig: Rig) -> None:
     (occurrence,) = (await decided(rig, "began"))["occurrences"]
     run = (await rig.http.get(f"/v1/fleet-runs/{occurrence['began']}")).json()
     assert (run["total"], run["command"]["method"]) == (1, "ok")
+
+
+@pytest.mark.parametrize("bodies", [(BODY, OF_RUN), (OF_RUN, BODY)], ids=["command to run", "run to command"])
+async def test_one_that_is_written_again_as_something_else_goes_on(keeping: Rig, bodies: tuple[Json, Json]) -> None:
+    await tell(keeping, ["dock-1"])
+    for number, body in enumerate(bodies, 1):
+        written = await keeping.http.put(NIGHTLY, json={**body, "overlap": "queue_one"})
+        assert written.status_code == 201 if number == 1 else 200
+        await two_minutes_pass(keeping)
+
+        async def has_begun(number: int = number) -> bool:
+            found = (await keeping.http.get(NIGHTLY)).json()["occurrences"]
+            return [one["result"] for one in found] == ["began"] * number
+
+        await eventually(has_begun)
+    kinds = [one["began"].startswith("run-") for one in (await keeping.http.get(NIGHTLY)).json()["occurrences"]]
+    assert sorted(kinds) == [False, True]
 
 
 @pytest.mark.parametrize(

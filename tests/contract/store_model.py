@@ -259,14 +259,16 @@ class Model:
             return self.rows.get(self.values.get((answer.topic, answer.value), ""))
         return next((row for row in self.rows.values() if row.occupies(answer.topic)), None)
 
-    def finish(self, identity: str, end: CommandState, error: bytes | None, finisher: str = "") -> Plain:
+    def finish(
+        self, identity: str, end: CommandState, error: bytes | None, finisher: str = "", *, only_held: bool = False
+    ) -> Plain:
         row = self.rows.get(identity)
         if row is None:
             return "CommandNotFoundError"
         if not row.open:
             return ("lost", row.outcome())
         held, stood = row.state is S.HELD, row.state is S.HELD and not row.unapproved
-        if held and end is S.TIMED_OUT:
+        if (held and end is S.TIMED_OUT) or (only_held and not held):
             return "IllegalTransitionError"
         if end is S.UNSENT and (row.state in (S.ACKNOWLEDGED, S.RUNNING) or row.sender not in (None, finisher)):
             return "IllegalTransitionError"

@@ -10,7 +10,7 @@ import pytest
 from app.core.commands.callback import Registration
 from app.core.commands.command import Command, CommandState, IfOffline, WaitReason
 from app.core.commands.routing import MatchResult
-from app.core.errors import DeviceBusyError, TooManyHeldError
+from app.core.errors import DeviceBusyError, IllegalTransitionError, TooManyHeldError
 from app.core.identifiers import partition_of
 from app.store.commands import Joined, Query, Registered
 from app.store.holds import Claimed, Waits
@@ -75,6 +75,16 @@ class TestHold:
         assert await store.claim(wanted.command_id, "node-a", "t1") is None
         assert await store.held() == []
         assert (await state_of(store, wanted.command_id)).state is S.CANCELLED
+
+    async def test_who_ends_nothing_but_what_is_held_leaves_alone_what_was_claimed(self, store: StateStore) -> None:
+        first, second = [await hold(store, registration(held=HOUR)) for _ in range(2)]
+        assert (await store.finish(first.command_id, S.CANCELLED, "node-b", only_held=True)).won
+        assert not (await store.finish(first.command_id, S.CANCELLED, "node-b", only_held=True)).won
+        assert isinstance(await store.claim(second.command_id, "node-a", "t1"), Claimed)
+        with pytest.raises(IllegalTransitionError, match="that is pending cannot be cancelled"):
+            await store.finish(second.command_id, S.CANCELLED, "node-b", only_held=True)
+        assert (await state_of(store, second.command_id)).state is S.PENDING
+        assert (await store.finish(second.command_id, S.CANCELLED, "node-b")).won
 
     async def test_held_to_the_end_it_is_unsent_and_its_key_is_free(self, backend: Backend, store: StateStore) -> None:
         wanted = await hold(store, registration(held=MOMENT, key="k", retention=MINUTE))

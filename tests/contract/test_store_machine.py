@@ -213,11 +213,12 @@ class Histories(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.made)
-    @rule(which=st.integers(0, 999), end=ends, error=texts, node=nodes)
-    def finish(self, which: int, end: CommandState, error: bytes | None, node: str) -> None:
+    @rule(which=st.integers(0, 999), end=ends, error=texts, node=nodes, only_held=st.booleans())
+    def finish(self, which: int, end: CommandState, error: bytes | None, node: str, *, only_held: bool) -> None:
         identity = self.chosen(which).command_id
         self.agreed(
-            self.model.finish(identity, end, error, node), lambda store: store.finish(identity, end, node, error)
+            self.model.finish(identity, end, error, node, only_held=only_held),
+            lambda store: store.finish(identity, end, node, error, only_held=only_held),
         )
 
     @precondition(lambda self: self.made)

@@ -262,10 +262,13 @@ async def list_fleet_targets(
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
-async def explain_fleet_run(run_id: _Id, bridge: _OnBridge) -> Reply:
-    """Looks at up to a thousand targets in flight, and at up to a thousand of those that failed."""
+async def explain_fleet_run(run_id: _Id, bridge: _OnBridge, asker: WhoAsks) -> Reply:
+    """Looks at up to a thousand targets in flight, and at up to a thousand of those that failed.
+
+    `failures` are of targets that the caller may read.
+    """
     known = await bridge.runs.get(bridge.owner.tenant, run_id)
-    return _json(explanation_json(known, await bridge.plane.explainer.explain(known)))
+    return _json(explanation_json(known, await bridge.plane.explainer.explain(known, asker.may_know)))
 
 
 _CHANGED: Final = problems_of(BY_ERROR[errors.RunStateError], *_OF_ONE)

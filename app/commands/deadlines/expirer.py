@@ -67,26 +67,27 @@ class Expirer:
         self.kept(command_id, timeout)
 
     async def end(
-        self, command_id: str, state: CommandState, error: bytes | None = None, *, later: bool = True
+        self, command_id: str, state: CommandState, error: bytes | None = None, *, only_held: bool = False
     ) -> Outcome | None:
         """End the command now; when the store is away, None, and it is ended as soon as the store is back.
 
-        Without `later` it is UnavailableError then. Without an error one that has timed out gets what is known of it.
+        With `only_held`, one that a node has claimed meanwhile stays as it is, and UnavailableError says that the store
+        is away. Without an error one that has timed out gets what is known of it.
         """
-        pending = self._open_commands.get(command_id)
+        pending = None if only_held else self._open_commands.get(command_id)
         if state is CommandState.TIMED_OUT and error is None:
             error = self._what_is_known(pending)
         if pending is not None:
             pending.withdraw()
         try:
-            finished = await self._store.finish(command_id, state, self._node_id, error)
+            finished = await self._store.finish(command_id, state, self._node_id, error, only_held=only_held)
         except (CommandNotFoundError, UnreadableRecordError):
             self._open_commands.discard(command_id)
             return None
         except IllegalTransitionError:
-            return None  # the device has it after all, so it was sent: its deadline ends it
+            return None  # it was sent after all: its deadline ends it
         except UnavailableError as failure:
-            if not later:
+            if only_held:
                 raise
             self._log.warning("command_not_ended", command_id=command_id, state=state.value, reason=str(failure))
             now = self._clock.monotonic()

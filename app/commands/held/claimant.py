@@ -77,10 +77,12 @@ class Claimant:
     async def refuse(self, command: Command, error: bytes) -> None:
         """Cancel a held command whose caller may not send it any more; UnavailableError, and then it is judged again.
 
-        It is not ended later by itself: another node may send it meanwhile, whose caller has the right again.
+        It is not ended later by itself: another node may send it meanwhile, whose caller has the right again, or which
+        does not know yet that they have lost it. What was claimed so is left alone, as it may be with its device.
         """
-        await self._expirer.end(command.id, CommandState.CANCELLED, error, later=False)
-        self._counters["held.refused"] += 1
+        outcome = await self._expirer.end(command.id, CommandState.CANCELLED, error, only_held=True)
+        if outcome is not None:
+            self._counters["held.refused"] += 1
 
     async def drained(self) -> None:
         """Return when all that was begun is done."""

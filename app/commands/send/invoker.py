@@ -230,9 +230,14 @@ class Invoker:
             self._later(self._expirer.end(command.id, CommandState.UNSENT, device_offline(command.device_id, since)))
         return since is None and command.id in self._open_commands
 
-    async def cancel(self, identity: str) -> Finished:
-        """Cancel an open command; `won` is false when it had an outcome already."""
-        finished = await self._store.finish(identity, CommandState.CANCELLED, self._node_id, CANCELLED)
+    async def cancel(self, identity: str, *, only_held: bool = False) -> Finished:
+        """Cancel an open command; `won` is false when it had an outcome already.
+
+        With `only_held`, IllegalTransitionError where it is not held any more.
+        """
+        finished = await self._store.finish(
+            identity, CommandState.CANCELLED, self._node_id, CANCELLED, only_held=only_held
+        )
         if finished.won:
             self._open_commands.ended(finished.outcome)
         else:

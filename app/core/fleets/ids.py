@@ -29,6 +29,11 @@ def validate_run_id(text: str) -> str:
     return text
 
 
+def is_run_id(text: str) -> bool:
+    """Return whether it is the id of a run, and not that of a command."""
+    return _RUN_ID.fullmatch(text) is not None
+
+
 def new_run_id(ulid: str) -> str:
     """The id of a run that has no idempotency key."""
     return f"run-{ulid}"

@@ -125,6 +125,8 @@ class RunStatus:
     bake_until: int | None = None
     cancels: bool = False
     """True if commands that are still open are cancelled, as it was aborted so."""
+    spares: bool = False
+    """True if what was sent is not, where that would stop its lane."""
     driven_at: int = 0
     """The last instant at which a driver had looked at everything that is in flight."""
     driver: str = ""
@@ -139,6 +141,7 @@ class RunStatus:
         """The status as it is kept."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
+            **({"spares": True} if self.spares else {}),
             "state": str(self.state),
             "steps": [[one.at, str(one.state), str(one.why), one.said, one.by] for one in self.steps],
         }
@@ -147,7 +150,8 @@ class RunStatus:
     def from_json(cls, kept: Mapping[str, Any]) -> RunStatus:
         """The status that `to_json` wrote."""
         steps = [RunStep(at, RunState(state), Why(why), said, by) for at, state, why, said, by in kept["steps"]]
-        return cls(state=RunState(kept["state"]), steps=steps, **{name: kept[name] for name in _PLAIN})
+        plain = {name: kept[name] for name in _PLAIN}
+        return cls(state=RunState(kept["state"]), steps=steps, spares=kept.get("spares", False), **plain)
 
 
 _PLAIN: Final = ("wave", "wave_began", "bake_until", "cancels", "driven_at", "driver", "ended_at", "counts", "forgiven")
@@ -250,13 +254,17 @@ class FleetRun:
             self._begin_wave(self.status.wave + 1, now)
         self.advance(now)
 
-    def abort(self, now: int, by: str, *, cancel: bool) -> None:
-        """End it: who had no turn has none any more. With `cancel`, open commands are cancelled. RunStateError."""
-        if self.state is RunState.ABORTING:
-            self.status.cancels = self.status.cancels or cancel
-            return
-        self._abort(now, Why.PERSON, by=by)
-        self.status.cancels = cancel
+    def abort(self, now: int, by: str, *, cancel: bool, spares: bool = False) -> None:
+        """End it: who had no turn has none any more. With `cancel`, open commands are cancelled. RunStateError.
+
+        With `spares`, what was sent is not, where that would stop its lane; it takes back no word that came before.
+        """
+        status = self.status
+        if self.state is not RunState.ABORTING:
+            self._abort(now, Why.PERSON, by=by)
+        if cancel:
+            status.spares = spares and (status.spares or not status.cancels)
+            status.cancels = True
         self.advance(now)
 
     def advance(self, now: int) -> None:

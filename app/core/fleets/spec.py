@@ -312,6 +312,7 @@ def _rule(field: str, value: object) -> StopRule:
             raise InvalidInputError(f"{field}.of", f"{in_short(one)} is none; allowed: {', '.join(STOPPABLE)}")
     if not of:
         raise InvalidInputError(f"{field}.of", f"is empty; allowed: {', '.join(STOPPABLE)}")
+    each = tuple(dict.fromkeys(of))  # one that is named twice counts once
     if ("share" in members) == ("count" in members):
         raise InvalidInputError(field, 'needs either "share", such as "5%", or "count"')
     then = members.get("then", "pause")
@@ -321,7 +322,7 @@ def _rule(field: str, value: object) -> StopRule:
         if "after" in members:
             raise InvalidInputError(f"{field}.after", 'is of rules with "share"; this one has "count"')
         count = number_of(f"{field}.count", members["count"], 1, 1_000_000)
-        return StopRule(tuple(of), None, count, 0, aborts=then == "abort")
+        return StopRule(each, None, count, 0, aborts=then == "abort")
     share = percent_of(f"{field}.share", members["share"], 'a share such as "5%", above 0% and up to 100%')
     after = number_of(f"{field}.after", members.get("after", USUAL_AFTER), 1, 1_000_000)
-    return StopRule(tuple(of), share, None, after, aborts=then == "abort")
+    return StopRule(each, share, None, after, aborts=then == "abort")

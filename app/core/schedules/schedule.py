@@ -25,6 +25,7 @@ USUAL_CATCH_UP: Final = timedelta(minutes=10)
 LEAST_CATCH_UP: Final = timedelta(seconds=10)
 MOST_CATCH_UP: Final = timedelta(hours=24)
 VERSION: Final = 1
+_WRITTEN_AGAIN: Final = "the schedule was written again before a node had noted that it began"
 _NAME: Final = re.compile(NAME, re.ASCII)
 
 Upcoming = Callable[[int], Iterator[int]]
@@ -183,8 +184,21 @@ class Schedule:
 
     def with_ended(self, occurrence: Occurrence, paused: str = "") -> Schedule:
         """The same with what became of an occurrence that was being begun."""
-        known = (occurrence if one.at == occurrence.at else one for one in self.occurrences)
+        begun = self.unfinished()
+        known = (occurrence if one is begun and one.at == occurrence.at else one for one in self.occurrences)
         return replace(self, occurrences=tuple(known), paused=paused)
+
+    def left_behind(self) -> tuple[Occurrence, ...]:
+        """Its occurrences, for the schedule that is written in its place.
+
+        That one begins other things under other ids, so nobody goes on with what a node was about to begin.
+        """
+        return tuple(
+            replace(one, result=OccurrenceResult.FAILED, reason=_WRITTEN_AGAIN)
+            if one.result is OccurrenceResult.BEGINNING
+            else one
+            for one in self.occurrences
+        )
 
     def key_of(self, at: int) -> str:
         """The idempotency key of an occurrence. It has spaces, so it is no key that a caller can send."""

@@ -135,8 +135,16 @@ class RocksStateStore:
                     raise
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
-        return await self.change(lambda memory: memory.finish(command_id, state, finisher, error))
+    async def finish(
+        self,
+        command_id: str,
+        state: CommandState,
+        finisher: str,
+        error: bytes | None = None,
+        *,
+        only_held: bool = False,
+    ) -> Finished:
+        return await self.change(lambda memory: memory.finish(command_id, state, finisher, error, only_held=only_held))
 
     async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:
         return await self.change(lambda memory: memory.confirm(command_id, finding, finder))

@@ -22,8 +22,10 @@ from app.core.fleets.marks import TargetMark
 from app.core.fleets.run import RunState, new_run
 from app.core.fleets.spec import RunSpec, read_further, read_rules, read_waves
 from app.core.profiles.correlation import Correlation
+from app.core.profiles.lanes import CommandLane
 from app.fleets.driver import BUSY_SECONDS, LEASE, LOOKS, DriverPorts, RunDriver
 from app.fleets.plan import FleetCommand, KnownRun, RunPlan
+from app.fleets.replaced import ReplacedCommands
 from app.store.commands import Finished, Registered
 from app.store.fleets import NewRecord, RunChange
 from app.store.memory.commands.store import MemoryStateStore
@@ -48,6 +50,7 @@ class Children:
         self.before: Callable[[], None] = lambda: None
         self.after: Callable[[], None] = lambda: None
         self.fails: Callable[[], bool] = lambda: False
+        self.lane: CommandLane | None = None
 
     async def invoke(self, request: CommandRequest, caller: Caller | None, *, park: bool) -> Invocation:
         del caller, park
@@ -66,6 +69,7 @@ class Children:
             timeout=request.timeout,
             retention=RETENTION,
             hold=HoldRequest(request.hold or timedelta()),
+            lane=self.lane,
         )
         there = await self._store.get([request.command_id])
         assert isinstance(await self._store.register(registration), Registered)
@@ -123,8 +127,9 @@ class World:
     async def online(self, device_id: str) -> bool | None:
         return device_id not in self.away
 
-    async def cancel(self, command_id: str) -> Finished:
-        return await self.store.finish(command_id, CommandState.CANCELLED, "node-a", b'{"code": "cancelled"}')
+    async def cancel(self, identity: str, *, only_held: bool = False) -> Finished:
+        error = b'{"code": "cancelled"}'
+        return await self.store.finish(identity, CommandState.CANCELLED, "node-a", error, only_held=only_held)
 
     async def driver(self) -> RunDriver:
         """One more, on another node, as the one before is known to be dead."""
@@ -136,6 +141,7 @@ class World:
             commands=self.store,
             children=self.children,
             cancel=self.cancel,
+            replaced=ReplacedCommands(self.store, self.cancel),
             online=self.online,
             access=Everybody(),
             retention=RETENTION,
@@ -262,6 +268,46 @@ async def test_what_was_never_registered_of_an_aborted_run_is_cancelled_after_a_
     await rounds(driver, world, 12, step=1)
     assert await world.counts() == {"cancelled": 3}
     assert not world.children.sent
+
+
+async def aborted(world: World, *, spares: bool) -> None:
+    """Have somebody abort the run, and cancel what is open."""
+    known = await world.known()
+    known.run.abort(await world.store.now(), "anna", cancel=True, spares=spares)
+    change = RunChange(version=known.record.version, status=known.run.kept(), marks=bytes(known.run.marks))
+    await world.store.fleets.write(RUN, change)
+
+
+async def test_of_a_run_that_is_replaced_what_was_sent_does_not_stop_its_lane() -> None:
+    world = await world_of(2)
+    world.children.lane = CommandLane("mission", stops=True)
+    driver = await world.driver()
+    await rounds(driver, world)
+    sent = (await world.store.held())[0]
+    await world.store.claim(sent.command_id, "node-a", "t")
+    await aborted(world, spares=True)
+    await rounds(driver, world, 3)
+    assert await world.counts() == {"cancelled": 1, "handed": 1}
+    assert (await world.store.lane_now(sent.device_id, world.children.lane)).stop is None
+    await world.store.finish(sent.command_id, CommandState.SUCCEEDED, "node-a")
+    await rounds(driver, world)
+    assert (await world.known()).run.state is RunState.ABORTED
+
+
+async def test_a_person_who_has_all_cancelled_has_the_last_word_about_what_was_spared() -> None:
+    world = await world_of(1)
+    world.children.lane = CommandLane("mission", stops=True)
+    driver = await world.driver()
+    await rounds(driver, world)
+    (sent,) = await world.store.held()
+    await world.store.claim(sent.command_id, "node-a", "t")
+    await aborted(world, spares=True)
+    await rounds(driver, world, 2)
+    assert await world.counts() == {"handed": 1}
+    await aborted(world, spares=False)
+    await aborted(world, spares=True)
+    await rounds(driver, world, 2)
+    assert await world.counts() == {"cancelled": 1}
 
 
 async def test_those_that_are_away_take_no_place_and_are_given_up_after_their_hold() -> None:

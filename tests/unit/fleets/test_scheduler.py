@@ -43,6 +43,7 @@ class Work:
         self.begun: Counter[str] = Counter()
         self.fails: BaseException | None = None
         self.dies_after: BaseException | None = None
+        self.ends_nothing: BaseException | None = None
         self.open: set[str] = set()
         self.ended: list[str] = []
 
@@ -60,6 +61,8 @@ class Work:
             raise self.dies_after
 
     async def end_last(self, schedule: Schedule) -> None:
+        if self.ends_nothing is not None:
+            raise self.ends_nothing
         self.ended.append(schedule.last_begun)
 
     async def has_ended(self, schedule: Schedule) -> bool:
@@ -373,6 +376,41 @@ async def test_one_that_replaces_ends_what_began_before_and_begins_after_that(wo
     await world.look()
     assert await world.results() == ["began", "began"]
     assert set(world.work.ended) == {begun}
+
+
+async def test_one_that_replaces_pauses_itself_where_it_may_not_end_what_began_before(world: World) -> None:
+    await world.put(overlap="replace")
+    world.advance(MINUTE)
+    await world.look()
+    world.work.open = {(await world.known()).last_begun}
+    world.work.ends_nothing = ForbiddenError("pat may not cancel ok of dock-1")
+    world.advance(MINUTE)
+    await world.look()
+    known = await world.known()
+    assert await world.results() == ["refused", "began"]
+    assert known.paused == "pat may not do this any more: pat may not cancel ok of dock-1"
+    assert known.occurrences[0].reason == known.paused
+    assert world.counters["schedule.refused"] == 1
+
+
+@pytest.mark.parametrize("members", [{"device": "dock-2"}, {"enabled": False}])
+async def test_what_was_about_to_begin_when_it_was_written_again_begins_no_second_time(
+    world: World, members: dict[str, Any]
+) -> None:
+    """What it begins now has another id, so the occurrence would begin twice, and as something else."""
+    await world.put(cron="0 * * * *")
+    world.advance(MINUTE * 60)
+    world.work.dies_after = StoreUnavailableError("nobody knows")
+    await world.look()
+    (begun,) = world.work.begun
+    assert await world.results() == ["beginning"]
+    world.work.dies_after = None
+    await world.put(cron="0 * * * *", **members)
+    await world.look()
+    assert list(world.work.begun) == [begun]
+    (occurrence,) = (await world.known()).occurrences
+    assert (occurrence.result, occurrence.began) == (OccurrenceResult.FAILED, begun), "it may have begun"
+    assert "was written again" in occurrence.reason
 
 
 async def test_with_jitter_an_occurrence_begins_later_and_at_the_same_instant_for_all_nodes(world: World) -> None:

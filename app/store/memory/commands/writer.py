@@ -142,8 +142,16 @@ class MemoryCommandWriter:
             self._tell_watching(record, receiver)
         return self._recorded(verdict, record)
 
-    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
-        allowed = ended_by(state)
+    async def finish(
+        self,
+        command_id: str,
+        state: CommandState,
+        finisher: str,
+        error: bytes | None = None,
+        *,
+        only_held: bool = False,
+    ) -> Finished:
+        allowed = ended_by(state, only_held=only_held)
         self._table.forget_expired()
         record = self._table.records.get(command_id)
         if record is None:

@@ -128,8 +128,16 @@ class RedisCommandWriter:
             reply[5] = await self._heard(reply[5])
         return records.recorded(reply, answer, receiver)
 
-    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
-        allowed = records.words(ended_by(state))
+    async def finish(
+        self,
+        command_id: str,
+        state: CommandState,
+        finisher: str,
+        error: bytes | None = None,
+        *,
+        only_held: bool = False,
+    ) -> Finished:
+        allowed = records.words(ended_by(state, only_held=only_held))
         try:
             script_keys = fixed_keys(partition_of_command(command_id), command_id)
         except InvalidInputError:

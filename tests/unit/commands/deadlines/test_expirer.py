@@ -82,7 +82,7 @@ async def test_what_is_not_to_be_ended_later_is_left_as_it_is() -> None:
     member = assembly.members[0]
     invocation = await member.invoker.invoke(request(), park=True)
     with pytest.raises(StoreUnavailableError):
-        await member.expirer.end(invocation.command.id, CommandState.CANCELLED, later=False)
+        await member.expirer.end(invocation.command.id, CommandState.CANCELLED, only_held=True)
     running = asyncio.create_task(member.expirer.run())
     assembly.store.away = False
     assembly.clock.advance(1)

@@ -328,7 +328,15 @@ async def test_what_waits_for_the_broker_leaves_its_queue_when_the_command_ends(
 class Away(MemoryStateStore):
     """A store that does not answer."""
 
-    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+    async def finish(
+        self,
+        command_id: str,
+        state: CommandState,
+        finisher: str,
+        error: bytes | None = None,
+        *,
+        only_held: bool = False,
+    ) -> Finished:
         raise StoreUnavailableError("away")
 
 

@@ -52,11 +52,17 @@ class Register:
                 return reply
 
             async def finish(
-                self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None
+                self,
+                command_id: str,
+                state: CommandState,
+                finisher: str,
+                error: bytes | None = None,
+                *,
+                only_held: bool = False,
             ) -> Finished:
                 if state is CommandState.UNSENT:
                     await outer.may_end.wait()
-                return await super().finish(command_id, state, finisher, error)
+                return await super().finish(command_id, state, finisher, error, only_held=only_held)
 
         return Store(clock, wake=wake)
 

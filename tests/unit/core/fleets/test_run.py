@@ -219,6 +219,14 @@ class TestRules:
         work(run, M.TIMED_OUT, most=1)
         assert state_of(run) is S.PAUSED
 
+    def test_what_a_rule_names_twice_counts_once(self) -> None:
+        run = begun(10, spec(stop=[{"of": ["failed", "failed"], "count": 3}]))
+        assert run.spec.stop[0].of == ("failed",)
+        run.hand(range(3))
+        for index in range(2):
+            run.end_target(index, M.FAILED, 1)
+        assert state_of(run) is S.RUNNING
+
     def test_one_may_abort_also_while_a_person_has_paused(self) -> None:
         run = begun(10, spec(stop=[{"count": 1, "then": "abort"}]))
         run.hand([0, 1])

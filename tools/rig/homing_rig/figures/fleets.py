@@ -28,7 +28,9 @@ from app.core.fleets.spec import RunSpec, read_rules, read_waves
 from app.core.profiles.correlation import Correlation
 from app.fleets.driver import LEASE, DriverPorts, RunDriver
 from app.fleets.plan import FleetCommand, KnownRun, RunPlan
+from app.fleets.replaced import ReplacedCommands
 from app.runtime.system import SystemClock, new_secret, new_ulid, new_wake_key
+from app.store.commands import Finished
 from app.store.fleets import NewRecord, RunChange, Written
 from app.store.holds import Claimed, HeldEntry
 from app.store.redis.commands.store import RedisStateStore
@@ -300,11 +302,15 @@ async def drive(url: str, run_id: str, name: str) -> None:
         async def nobody_knows(_device: str) -> bool | None:
             return None
 
+        async def cancel(identity: str, *, only_held: bool = False) -> Finished:
+            return await store.finish(identity, CommandState.CANCELLED, name, None, only_held=only_held)
+
         ports = DriverPorts(
             store=store.fleets,
             commands=store,
             children=_Children(store),
-            cancel=lambda one: store.finish(one, CommandState.CANCELLED, name, None),
+            cancel=cancel,
+            replaced=ReplacedCommands(store, cancel),
             online=nobody_knows,
             access=Everybody(),
             retention=RETENTION,

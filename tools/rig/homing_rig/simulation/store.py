@@ -223,12 +223,21 @@ class SimStore:
 
         return await self._wire.ask(effect, self._budget)
 
-    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+    async def finish(
+        self,
+        command_id: str,
+        state: CommandState,
+        finisher: str,
+        error: bytes | None = None,
+        *,
+        only_held: bool = False,
+    ) -> Finished:
         done: list[Finished] = []
 
         def effect() -> Finished:
             if not done:
-                done.append(at_once(self._host.commands.finish(command_id, state, finisher, error)))
+                finished = self._host.commands.finish(command_id, state, finisher, error, only_held=only_held)
+                done.append(at_once(finished))
             return done[0]
 
         return await self._wire.ask(effect, self._budget)
