@@ -26,6 +26,8 @@ from app.store.holds import HoldStore, Waits
 
 READ_ANYWAY: Final = 60
 """One of so many readings in a row reads who waits whatever the store's note says, as a note may be lost."""
+AT_EACH_READING: Final = 1_000
+"""While no more devices than that wait, each reading reads who waits; of as many again, every second one, and so on."""
 AT_A_TIME: Final = 16
 """The number of devices that are looked at at once: other commands wait behind few of them."""
 NOBODY_KNOWS: Final = 2**62
@@ -95,19 +97,28 @@ class Drainer:
             group.create_task(self._tend())
 
     async def read(self) -> None:
-        """Learn who waits. While nobody does and nothing was held since, this costs the store one small step."""
+        """Learn who waits. While nobody does and nothing was held since, this costs the store one small step.
+
+        Where thousands wait, and nothing was held since, they are read now and then: it takes both sides long, and what
+        is not held any more is found out by the look at its device.
+        """
         note = await self._store.last_held()  # before those who wait are read: what comes between changes it again
-        if note == self._note and not self._waiting and self._skipped < READ_ANYWAY - 1:
+        if note == self._note and self._skipped < self._most_skipped():
             self._skipped += 1
-            return
-        self._waiting.begin_reading()
-        devices = self._waiting.read(await self._store.held())
-        self._note, self._skipped = note, 0
+            devices = self._waiting.known()
+        else:
+            self._waiting.begin_reading()
+            devices = self._waiting.read(await self._store.held())
+            self._note, self._skipped = note, 0
         if devices:
             share = set(share_of(self._node_id, [one.node_id for one in await self._nodes()]))
             for device in devices:
                 if partition_of(device.device_id) in share:
                     self._waiting.keep_looking(device)
+
+    def _most_skipped(self) -> int:
+        """Return how many readings in a row may go without those who wait."""
+        return min(READ_ANYWAY - 1, len(self._waiting) // AT_EACH_READING) if self._waiting else READ_ANYWAY - 1
 
     async def _read(self) -> None:
         while True:

@@ -132,6 +132,10 @@ class WaitingDevices(Observer):
         for device_id, ids in found.items():
             if len(self._devices) < MOST_DEVICES:
                 self._devices[device_id] = WaitingDevice(device_id, ids)
+        return self.known()
+
+    def known(self) -> list[WaitingDevice]:
+        """Return the devices that are waited for, as far as this node knows."""
         return [*self._devices.values()]
 
     def take_turn(self, device: WaitingDevice) -> None:

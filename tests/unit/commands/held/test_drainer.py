@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -48,13 +49,19 @@ def store() -> CountingStore:
 
 @pytest.fixture
 def drainer(store: CountingStore) -> Drainer:
+    return drainer_of(store, WaitingDevices(ManualClock()), [])
+
+
+def drainer_of(store: CountingStore, waiting: WaitingDevices, live: Sequence[NodeInfo]) -> Drainer:
+    """The drainer of node-a, beside such nodes."""
+
     async def nodes() -> Sequence[NodeInfo]:
-        return []
+        return live
 
     nobody = cast("Any", SimpleNamespace(held_again=Listeners(), seconds_to=float))
     return Drainer(
         store=store,
-        waiting=WaitingDevices(ManualClock()),
+        waiting=waiting,
         judge=nobody,
         claimant=nobody,
         nodes=nodes,
@@ -90,6 +97,38 @@ async def test_each_time_when_something_was_held_and_while_somebody_waits(
     await store.finish(held.command_id, CommandState.CANCELLED, "node-b")
     await read(drainer, 3)
     assert store.readings == 5
+
+
+async def test_where_thousands_wait_they_are_read_now_and_then_and_when_something_was_held(
+    store: CountingStore, drainer: Drainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.commands.held.drainer.AT_EACH_READING", 10)
+    for number in range(25):
+        await store.register(registration(f"dock-{number}", held=HOUR))
+    await read(drainer, 7)
+    assert store.readings == 3, "each third one"
+    await store.register(registration("dock-99", held=HOUR))
+    await read(drainer)
+    assert store.readings == 4
+
+
+async def test_a_node_that_inherits_a_share_looks_at_those_whom_it_knows(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that died has looked at them until now, and nobody reads who waits in that moment."""
+    monkeypatch.setattr("app.commands.held.drainer.AT_EACH_READING", 1)
+    live = [NodeInfo(one, one, "0", 0) for one in ("node-a", "node-b")]
+    waiting = WaitingDevices(ManualClock())
+    drainer = drainer_of(store, waiting, live)
+    for number in range(25):
+        await store.register(registration(f"dock-{number}", held=HOUR))
+    await read(drainer)
+    mine = sum(one.due < inf for one in waiting.known())
+    assert 0 < mine < 25
+    del live[1]
+    await read(drainer)
+    assert store.readings == 1
+    assert all(one.due < inf for one in waiting.known())
 
 
 async def test_what_was_held_while_they_were_read_is_found_by_the_next_reading(
