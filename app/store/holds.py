@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.core.commands.approval import ApprovalDecision
 from app.core.commands.command import Command, WaitReason
@@ -13,8 +13,7 @@ from app.core.profiles.lanes import CommandLane
 from app.store.rules import WITHOUT_END
 
 
-@dataclass(frozen=True, slots=True)
-class HeldEntry:
+class HeldEntry(NamedTuple):
     """A held command as lists have it. `until` is in microseconds on the store's clock."""
 
     device_id: str

@@ -125,8 +125,10 @@ class WaitingDevices(Observer):
         for one in entries:
             found.setdefault(one.device_id, {})[one.command_id] = None
         for device_id, device in [*self._devices.items()]:
-            fresh = dict.fromkeys(one for one in device.ids if one in self._fresh)
-            device.ids = found.pop(device_id, {}) | fresh
+            ids = found.pop(device_id, {})
+            if self._fresh:  # else as for most of thousands, in a step that keeps others waiting
+                ids |= dict.fromkeys(one for one in device.ids if one in self._fresh)
+            device.ids = ids
             if not device.ids and not device.busy:
                 del self._devices[device_id]
         for device_id, ids in found.items():
