@@ -324,6 +324,7 @@ async def test_both_must_still_be_allowed_when_it_leaves(site: Site, row: str, m
     await its_instant_comes(site, monkeypatch)
     ended = await becomes(site, command, "cancelled")
     assert ended["error"]["code"] == "not_allowed_any_more"
+    assert "or who has approved it may not approve it any more" in ended["error"]["message"]
 
 
 async def test_a_rule_that_comes_later_counts_for_what_is_held(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,6 +334,7 @@ async def test_a_rule_that_comes_later_counts_for_what_is_held(site: Site, monke
     await its_instant_comes(site, monkeypatch)
     ended = await becomes(site, answer.json(), "cancelled")
     assert ended["error"]["code"] == "not_allowed_any_more"
+    assert "approved" not in ended["error"]["message"]
 
 
 async def test_the_hold_of_the_caller_is_kept_and_bounds_the_approval(site: Site) -> None:

@@ -33,6 +33,11 @@ AT_A_TIME: Final = 16
 NOBODY_KNOWS: Final = 2**62
 """The instant (µs) at which something comes that may come at any time: far away."""
 NOT_ALLOWED: Final = fault("not_allowed_any_more", "its caller may not send it any more; it was not sent")
+ONE_NOT_ALLOWED: Final = fault(
+    "not_allowed_any_more",
+    "its caller may not send it any more, or who has approved it may not approve it any more; it was not sent",
+)
+"""The same of a command that a second person has approved."""
 
 
 class HeldReader(CommandReader, HoldStore, Protocol):
@@ -221,7 +226,7 @@ class Drainer:
                 except DeviceBusyError:
                     return Waits(WaitReason.DEVICE, NOBODY_KNOWS)
             case Readiness.REFUSED:
-                await self._claimant.refuse(command, NOT_ALLOWED)
+                await self._claimant.refuse(command, NOT_ALLOWED if command.approval is None else ONE_NOT_ALLOWED)
                 return None
             case Readiness.UNAPPROVED:
                 return Waits(WaitReason.APPROVAL, NOBODY_KNOWS)

@@ -95,7 +95,10 @@ class HeldJudge:
             reasons.append(f"{command.device_id} has said that it is offline, or its will has")
         hold = command.hold
         if hold is not None and hold.given_back_at is not None:
-            reasons.append(f"claims: {hold.claims}; the last one was undone, as nobody was subscribed to its topic")
+            undone = (
+                "nobody was subscribed to its topic, or the node that had claimed it could not hand it over in time"
+            )
+            reasons.append(f"claims: {hold.claims}; the last one was undone: {undone}")
         try:
             await self._check(command)
         except HomingError as error:
