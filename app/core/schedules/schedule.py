@@ -227,8 +227,9 @@ def validate_schedule_name(name: str) -> str:
 
 
 def document_of(tenant: str | None, name: str) -> str:
-    """The name under which the schedule of a tenant is kept."""
-    return f"{tenant or '-'} {name}"
+    """The name under which the schedule of a tenant is kept. Ids of tenants may have any characters, names no blank."""
+    place = "-" if not tenant else f"-{tenant}" if tenant.startswith("-") else tenant
+    return f"{place} {name}"
 
 
 def encode_schedule(schedule: Schedule) -> bytes:

@@ -312,6 +312,21 @@ async def test_a_disabled_schedule_begins_nothing_and_a_deleted_one_is_gone(worl
         await world.known()
 
 
+async def test_tenants_of_odd_names_see_their_own_schedules_alone(world: World) -> None:
+    tenants = (None, "-", "--", "north", "north 2", "north 2 3")
+    for one in tenants:
+        spec = ScheduleSpec(cron="* * * * *", zone="UTC", device="dock-1", command={"method": "ok"}, catch_up=1)
+        name = "of-none" if one is None else f"of-{len(one)}"
+        _, made = await world.desk.put(name, spec, RunOwner(tenant=one, principal="pat", caller=None), ANY)
+        assert made
+    for one in tenants:
+        assert [found.tenant for found in await world.desk.all(one)] == [one]
+    with pytest.raises(ScheduleNotFoundError):
+        await world.desk.get("-", "of-none")
+    with pytest.raises(ScheduleNotFoundError):
+        await world.desk.delete(None, "of-1", ANY)
+
+
 async def test_what_cannot_be_read_keeps_no_other_schedule_from_its_work(world: World) -> None:
     await world.store.schedules.write("- broken", b'{"v":9}', None)
     await world.put()
