@@ -24,7 +24,14 @@ from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.clock import Clock
 from app.core.commands.routing import Outcome
-from app.core.errors import AccessError, CapacityError, InvalidInputError, NeedsSecondPersonError, UnavailableError
+from app.core.errors import (
+    AccessError,
+    CapacityError,
+    CommandError,
+    InvalidInputError,
+    NeedsSecondPersonError,
+    UnavailableError,
+)
 from app.core.fleets.fields import SHORTEST
 from app.core.fleets.hand_rate import HandAllowance
 from app.core.fleets.marks import TargetMark, mark_of
@@ -342,8 +349,14 @@ class RunDriver:
             if self._is_late():
                 return
             some = due[start : start + AT_A_TIME]
-            await asyncio.gather(*(cancel(known.child(one, self._targets[one][0])) for one in some))
+            await asyncio.gather(*(self._cancel(known.child(one, self._targets[one][0]), cancel) for one in some))
             done.update(some)
+
+    async def _cancel(self, command_id: str, cancel: Callable[[str], Awaitable[object]]) -> None:
+        try:
+            await cancel(command_id)
+        except CommandError as failure:  # nobody here can end it, and the others are to end all the same
+            self._log.debug("fleet_command_not_cancelled", command_id=command_id, reason=str(failure))
 
 
 def _code(outcome: Outcome) -> object:

@@ -16,7 +16,7 @@ from app.commands.send.registrar import CommandRequest
 from app.core.access.callers import Caller
 from app.core.commands.callback import Expectation, HoldRequest, Registration
 from app.core.commands.command import CommandState
-from app.core.errors import StoreUnavailableError
+from app.core.errors import StoreUnavailableError, UnreadableRecordError
 from app.core.fleets.ids import new_run_id
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.run import RunState, new_run
@@ -89,6 +89,7 @@ class World:
         self.counters: Counter[str] = Counter()
         self.total = total
         self.away: set[str] = set()
+        self.unreadable = ""
         self.epochs = 0
         self.spec = RunSpec(
             waves=read_waves(members.get("waves", [])),
@@ -128,6 +129,8 @@ class World:
         return device_id not in self.away
 
     async def cancel(self, identity: str, *, only_held: bool = False) -> Finished:
+        if identity == self.unreadable:
+            raise UnreadableRecordError(identity, "it is of a later version")
         error = b'{"code": "cancelled"}'
         return await self.store.finish(identity, CommandState.CANCELLED, "node-a", error, only_held=only_held)
 
@@ -276,6 +279,20 @@ async def aborted(world: World, *, spares: bool) -> None:
     known.run.abort(await world.store.now(), "anna", cancel=True, spares=spares)
     change = RunChange(version=known.record.version, status=known.run.kept(), marks=bytes(known.run.marks))
     await world.store.fleets.write(RUN, change)
+
+
+async def test_what_cannot_be_read_keeps_nothing_else_from_being_cancelled() -> None:
+    world = await world_of(3)
+    driver = await world.driver()
+    await rounds(driver, world)
+    unreadable = (await world.store.held())[1]
+    world.unreadable = unreadable.command_id
+    await aborted(world, spares=False)
+    await rounds(driver, world, 3)
+    assert await world.counts() == {"cancelled": 2, "handed": 1}
+    await world.store.finish(unreadable.command_id, CommandState.SUCCEEDED, "node-b")
+    await rounds(driver, world)
+    assert (await world.known()).run.state is RunState.ABORTED
 
 
 async def test_of_a_run_that_is_replaced_what_was_sent_does_not_stop_its_lane() -> None:
