@@ -213,7 +213,7 @@ async def test_a_wave_may_wait_for_a_person(keeping: Rig) -> None:
 
 
 async def test_a_run_is_on_record_for_longer_than_its_commands_may_wait(keeping: Rig) -> None:
-    """Who wants to abort it must find it as long as a command of it may still be sent."""
+    """A person who aborts it must find it as long as a command of it may still be sent."""
     wanted = {"targets": {"devices": ["dock-1"]}, "command": {"method": "ok", "hold": "720h", "timeout": "1m"}}
     answer = await keeping.http.post(RUNS, json={**wanted, "until": "1h"})
     assert answer.status_code == 202, answer.text

@@ -412,7 +412,7 @@ async def test_one_that_replaces_pauses_itself_where_it_may_not_end_what_began_b
 async def test_what_was_about_to_begin_when_it_was_written_again_begins_no_second_time(
     world: World, members: dict[str, Any]
 ) -> None:
-    """What it begins now has another id, so the occurrence would begin twice, and as something else."""
+    """The command has another id now, so the occurrence would begin twice, and as something else."""
     await world.put(cron="0 * * * *")
     world.advance(MINUTE * 60)
     world.work.dies_after = StoreUnavailableError("nobody knows")

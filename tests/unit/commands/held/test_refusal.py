@@ -56,7 +56,7 @@ async def test_what_is_held_is_cancelled(assembly: Assembly) -> None:
 
 
 async def test_what_another_node_has_claimed_meanwhile_is_not_said_to_be_unsent(assembly: Assembly) -> None:
-    """That node does not know yet that the right is lost, and has sent it."""
+    """The other node does not know yet that the right is lost, and has sent it."""
     command, counters = await held(assembly), Counter[str]()
     await assembly.store.claim(command.id, "node-b", "t")
     await claimant_of(assembly, counters).refuse(command, NOT_ALLOWED)
