@@ -147,8 +147,18 @@ def test_no_cell_of_a_table_is_a_formula() -> None:
         for index, (code, message) in enumerate(zip(codes, said, strict=True))
     ]
     _, *table = csv.reader(StringIO(targets_csv(rows).decode(), newline=""))
-    assert [row[-1] for row in table] == [*(f"'{one}" for one in said[:7]), *said[7:]]
+    escaped = ["'=1+1", "'+1", "'-1", "'@sum", "'\t'=1", "'\r'=1", "'\n'=1"]
+    assert [row[-1] for row in table] == [*escaped, *said[7:]]
     assert [row[-2] for row in table] == ["", "-3", "7.5", "true", "'=x", '["a"]', '{"a":1}', "", "0"]
+
+
+def test_no_formula_begins_where_a_spreadsheet_divides_a_text_by_other_signs() -> None:
+    """Where numbers have commas, such as in Germany, a semicolon ends a cell, and quotes inside a line mean nothing."""
+    said = "off;=1+1;-2\n@x\r\n+3\t=4; a=b;c - d"
+    row = TargetRow(0, "dock-1", "dji", 0, TargetMark.FAILED, None, [1, ["x;=1"], said])
+    _, (*_, code, message) = csv.reader(StringIO(targets_csv([row]).decode(), newline=""))
+    assert message == "off;'=1+1;'-2\n'@x\r\n'+3\t'=4; a=b;c - d"
+    assert code == """["x;'=1"]"""
 
 
 async def test_a_rule_pauses_it_and_a_person_forgives(keeping: Rig) -> None:

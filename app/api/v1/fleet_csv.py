@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable
 from io import StringIO
 from typing import Any, Final
@@ -14,7 +15,8 @@ from app.fleets.administration import TargetRow
 
 MEDIA_TYPE: Final = b"text/csv"
 COLUMNS: Final = ("device_id", "profile", "wave", "state", "command_id", "ended_at", "code", "message")
-_BEGINS_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+_BEGINS_FORMULA: Final = re.compile(r"^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@])")
+"""The places before a formula: where a text begins, or where a spreadsheet divides it that goes by other signs."""
 
 
 def targets_csv(rows: Iterable[TargetRow]) -> bytes:
@@ -32,6 +34,6 @@ def _cell(value: Any) -> str:  # noqa: ANN401 - any JSON value
     """A value as text. An apostrophe is put before what a spreadsheet would take for a formula."""
     if value is None:
         return ""
-    if not isinstance(value, str):
+    if isinstance(value, int | float):
         return orjson.dumps(value).decode()
-    return f"'{value}" if value.startswith(_BEGINS_FORMULA) else value
+    return _BEGINS_FORMULA.sub("'", value if isinstance(value, str) else orjson.dumps(value).decode())
