@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from enum import StrEnum, auto
+from typing import Final
 
 import orjson
 
@@ -13,9 +14,22 @@ from app.commands.send.admission import CommandAdmission
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest
 from app.core.commands.command import Command, IfOffline
-from app.core.errors import AccessError, HomingError, InterlockError, InvalidInputError, UnavailableError
+from app.core.errors import (
+    AccessError,
+    HomingError,
+    InterlockBlindError,
+    InterlockError,
+    InvalidInputError,
+    UnavailableError,
+)
 from app.core.profiles.lanes import CommandLane
 from app.store.holds import HoldStore
+
+BLIND_US: Final = 1_000_000
+"""For so long after the event log has told nothing, commands with interlocks wait without asking it.
+
+Each would wait for its answer for a second, and a device may have a hundred, behind which other devices stand.
+"""
 
 
 class Readiness(StrEnum):
@@ -53,6 +67,7 @@ class HeldJudge:
         self._may = may
         self.online = online
         self._now_us = now_us
+        self._blind_at = 0
 
     async def judge(self, command: Command, *, online: bool | None, heard: bool) -> Readiness:
         """Judge it; `heard` tells that its device has said something lately.
@@ -65,12 +80,15 @@ class HeldJudge:
             return Readiness.EARLY
         waits_for_device = command.if_offline is IfOffline.HOLD  # else for its lane alone
         there = not waits_for_device or self.is_there(command.profile, online=online, heard=heard)
-        if not there or not self._publisher.connected or self._rests(command, heard=heard):
+        if not there or not self._publisher.connected or self._rests(command, heard=heard) or self._is_blind(command):
             return Readiness.WAITS
         try:
             await self._check(command)
         except AccessError:
             return Readiness.REFUSED
+        except InterlockBlindError:
+            self._blind_at = self._now_us()
+            return Readiness.WAITS
         except (InterlockError, InvalidInputError, UnavailableError):
             return Readiness.WAITS
         return Readiness.READY
@@ -134,6 +152,11 @@ class HeldJudge:
         """Raise what stands against sending it now: an interlock, or the rights of its caller."""
         (await self._admission.admit(request_of(command))).check()
         self._may(command)
+
+    def _is_blind(self, command: Command) -> bool:
+        """Return whether its interlocks have nothing to judge by, as it was for another command just now."""
+        since = self._now_us() - self._blind_at
+        return 0 <= since < BLIND_US and self._admission.binds(command.profile, command.method)
 
     def _rests(self, command: Command, *, heard: bool) -> bool:
         """Return whether nobody was subscribed to its topic a short while ago."""

@@ -115,6 +115,11 @@ class CommandAdmission:
             )
         return profile
 
+    def binds(self, profile: str, method: str) -> bool:
+        """True if interlocks of this profile judge commands of this method."""
+        known = self._profiles.get(profile)
+        return known is not None and bool(known.interlocks_of(method))
+
     def approval_of(self, request: CommandRequest) -> timedelta | None:
         """The time in which the profile wants a second person to approve a command; None if it wants none."""
         profile = self._profiles.get(request.profile)

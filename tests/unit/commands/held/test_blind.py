@@ -1,0 +1,59 @@
+"""Held commands whose interlocks have nothing to judge by keep no others waiting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+from app.commands.held.held_judge import BLIND_US, HeldJudge, Readiness
+from app.commands.send.registrar import CommandRequest
+from app.core.commands.command import Command
+from app.core.errors import InterlockBlindError
+from tests.contract.store_backends import registration
+
+
+class Blind:
+    """An admission over an event log that does not answer; `lights` have no interlock."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def binds(self, _profile: str, method: str) -> bool:
+        return method != "lights"
+
+    async def admit(self, request: CommandRequest) -> SimpleNamespace:
+        if self.binds(request.profile, request.method):
+            self.asked += 1
+            raise InterlockBlindError("the event log did not answer within 1 s")
+        return SimpleNamespace(check=lambda: None)
+
+
+async def nobody_knows(_device: str) -> bool | None:
+    return None
+
+
+def command(method: str = "takeoff") -> Command:
+    return replace(registration().command(0, 0), method=method)
+
+
+async def test_an_event_log_that_does_not_answer_is_asked_once_a_second_for_all_of_them() -> None:
+    admission, now = Blind(), [BLIND_US * 5]
+    judge = HeldJudge(
+        store=cast("Any", None),
+        publisher=cast("Any", SimpleNamespace(connected=True)),
+        admission=cast("Any", admission),
+        may=lambda _command: None,
+        online=nobody_knows,
+        now_us=lambda: now[0],
+    )
+    for _ in range(5):
+        assert await judge.judge(command(), online=True, heard=True) is Readiness.WAITS
+    assert admission.asked == 1
+    assert await judge.judge(command("lights"), online=True, heard=True) is Readiness.READY
+    now[0] += BLIND_US
+    assert await judge.judge(command(), online=True, heard=True) is Readiness.WAITS
+    assert admission.asked == 2
+    now[0] -= BLIND_US * 3  # the clock of the node was set back
+    assert await judge.judge(command(), online=True, heard=True) is Readiness.WAITS
+    assert admission.asked == 3
