@@ -27,7 +27,9 @@ TOLD_WITHIN: Final = timedelta(days=1)
 NO_RESPONSE: Final = timed_out(NOTHING_KNOWN)
 """The error of a command that another node than its home ends at its deadline."""
 HOLD_EXPIRED: Final = fault(
-    "hold_expired", "it was held until the end of its hold, and was not sent: its device was not there, or not allowed"
+    "hold_expired",
+    "it was held until the end of its hold, and was not sent: its device was not there, its turn in its lane did not "
+    "come, or an interlock did not let it go",
 )
 """The error of a command whose hold has ended."""
 NOT_APPROVED: Final = fault("not_approved", "no second person has approved it in time; it was not sent")
