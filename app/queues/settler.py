@@ -112,7 +112,10 @@ def _comes_soon(one: Settlement, rules: LendingRules, jitter: int) -> bool:
 
 
 def _merged(together: Sequence[_Waiting]) -> tuple[list[Settlement], list[set[tuple[int, int]]]]:
-    """The same said of several events of a loan, as one. Of what is said twice the first counts, as in the store."""
+    """The same said of several events of a loan, as one. Of what is said twice the first counts, as in the store.
+
+    Longer loans come first, as they settle nothing: a connection that keeps a loan says so while its consumer is done.
+    """
     merged: dict[tuple[int, SettleHow, int, str], list[int]] = {}
     whole: list[Settlement] = []
     seen: set[tuple[int, int]] = set()
@@ -126,18 +129,19 @@ def _merged(together: Sequence[_Waiting]) -> tuple[list[Settlement], list[set[tu
             indexes = merged.setdefault((said.number, said.how, said.amount, said.reason), [])
             for index in said.indexes:
                 known = (said.number, index)
-                if known in seen and said.how is not SettleHow.EXTEND:
+                if known in seen:
                     double.add(known)
-                else:
+                    continue
+                indexes.append(index)
+                if said.how is not SettleHow.EXTEND:
                     seen.add(known)
-                    indexes.append(index)
         doubles.append(double)
     parts = [
         Settlement(number, how, tuple(indexes), amount, reason)
         for (number, how, amount, reason), indexes in merged.items()
         if indexes
     ]
-    return [*parts, *whole], doubles
+    return [*sorted(parts, key=lambda one: one.how is not SettleHow.EXTEND), *whole], doubles
 
 
 def _part(said: Sequence[Settlement], over: set[tuple[int, int]], doubles: set[tuple[int, int]]) -> Settled:

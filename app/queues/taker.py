@@ -174,7 +174,8 @@ class QueueTaker:
     ) -> list[QueueMessage]:
         """Up to so many events, at once or after so many seconds; none when there is nothing to lend.
 
-        A caller that is cancelled was lent nothing. CapacityError, StoreUnavailableError, QueueNotFoundError.
+        A caller that is cancelled, or that gets an error, was lent nothing. CapacityError, StoreUnavailableError,
+        QueueNotFoundError.
         """
         desk = self._desks.setdefault(queue.id, _TakerDesk())
         if not seconds:
@@ -187,11 +188,9 @@ class QueueTaker:
         if not desk.busy:
             desk.task = asyncio.create_task(self._serve(queue.id, desk), name=f"taker of {queue.name}")
         timer = asyncio.get_running_loop().call_later(0 if self._dismissed else seconds, self._send_away, desk, asker)
-        lent: list[tuple[QueueSource, Loan]] = []
         try:
-            lent = await asker.answer
-            return await self._messages(queue, lent, most_bytes)
-        except asyncio.CancelledError:
+            return await self._messages(queue, await asker.answer, most_bytes)
+        except BaseException:
             if asker.answer.done() and not asker.answer.cancelled() and asker.answer.exception() is None:
                 self._give_back(queue, asker.answer.result())
             raise
@@ -303,7 +302,7 @@ class QueueTaker:
         messages: list[QueueMessage] = []
         room = most_bytes
         for source, loan in lent:
-            found = await self._pick(queue, source, loan)
+            found = await self._originals.pick(source.shard, [one.position for one in loan.references])
             gone, surplus = list[int](), list[int]()
             for index, event in enumerate(found):
                 if event is None:
@@ -320,13 +319,6 @@ class QueueTaker:
                 if indexes:
                     await self._settler.settle(queue, source, loan.life, [Settlement(loan.number, how, tuple(indexes))])
         return messages
-
-    async def _pick(self, queue: DeclaredQueue, source: QueueSource, loan: Loan) -> list[Event | None]:
-        try:
-            return await self._originals.pick(source.shard, [one.position for one in loan.references])
-        except BaseException:
-            self._give_back(queue, [(source, loan)])
-            raise
 
     def _give_back(self, queue: DeclaredQueue, lent: Sequence[tuple[QueueSource, Loan]]) -> None:
         """Let somebody else have it at once. If that fails, the deadline does it."""

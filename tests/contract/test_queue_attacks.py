@@ -132,6 +132,17 @@ async def test_who_extends_for_ever_loses_it_to_a_purge_and_to_half_a_day(window
     assert (await window.say(loan, SettleHow.EXTEND, SECOND)).count == 0
 
 
+async def test_who_asks_for_little_takes_no_time_from_the_others_of_a_loan(window: Window) -> None:
+    """All events of a loan have one deadline, and a connection that keeps it counts on what it has."""
+    await window.feed(Reference(1), Reference(2))
+    loan = await window.lent()
+    found = await window.settle(loan, Settlement(loan.number, SettleHow.EXTEND, (0,), SECOND))
+    assert found == Settled(1, ())
+    await window.place.pass_time(9 * SECOND)
+    assert await window.take("w2") is None, "it was lent for ten seconds"
+    assert (await window.say(loan, SettleHow.DONE)).count == 2
+
+
 async def test_a_consumer_that_dies_behind_the_lock_of_a_device_lets_no_later_event_pass(window: Window) -> None:
     """The lock is held from the loan through its end and a retry of another consumer, until the event is settled."""
     window.rules = ORDERED

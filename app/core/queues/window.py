@@ -328,7 +328,7 @@ class QueueWindow:
         indexes = [index for index in named if index in lent.outstanding]
         if one.how is SettleHow.EXTEND:
             if indexes:
-                lent.deadline = min(now + one.amount, one.number + LONGEST_LOAN_US)
+                lent.deadline = max(lent.deadline, min(now + one.amount, one.number + LONGEST_LOAN_US))
             return len(indexes)
         back: list[Reference] = []
         for index in indexes:

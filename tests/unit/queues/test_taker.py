@@ -10,12 +10,16 @@ from random import Random
 
 import pytest
 
-from app.core.events.event import Entry
+from app.core.errors import StoreUnavailableError
+from app.core.events.event import Entry, Position, Shard
 from app.core.queues.hints import ANY_QUEUE, QueueHint, hint_text, hints_of, read_hints
 from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
 from app.queues import taker
+from app.queues.originals import Originals
 from app.queues.settler import Settler
 from app.queues.taker import QueueMessage
+from app.store.events import Picked
+from app.store.memory.events import MemoryEventLog
 from app.store.memory.queues import MemoryQueues
 from app.store.queues import TakeCall, Taken
 from tests.unit.queues.stage import SHARD, QueueStage
@@ -154,6 +158,30 @@ async def test_a_hint_that_comes_while_its_source_is_asked_is_not_lost() -> None
         stage.watched.open.set()
         assert len(await taking) == 1
         assert stage.watched.asked == [stage.source] * 2
+
+
+class AwayLog(MemoryEventLog):
+    """A log that answers for the first loan, and is away for the next: what it keeps of old is elsewhere."""
+
+    async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
+        if positions[0] > 1:
+            raise StoreUnavailableError("the bucket is away")
+        return await super().pick(shard, positions)
+
+
+async def test_a_log_that_is_away_uses_up_no_delivery_of_what_was_lent(no_looks: None) -> None:
+    """Loans of two sources in one answer: neither was handed on, so both are given back, and not only the one."""
+    stage = TakerStage(loan=timedelta(seconds=1))
+    log = AwayLog(stage.plan.databases, stage.clock)
+    stage.taker._originals = Originals(log)
+    for source, place in ((stage.source, 1), (stage.sources.dead(stage.queue), 2)):
+        await stage.store.feed(source, 0, 0, place, grouped([Reference(place)]), 10)
+    with pytest.raises(StoreUnavailableError):
+        await stage.taker.take(stage.queue, 10, "w1", 0, 1000)
+    await stage.taker._settler.close()
+    states = await stage.store.states(list(stage.both))
+    assert [(one.size, one.lent) for one in states if one is not None] == [(1, 0)] * 2
+    await stage.taker.close()
 
 
 async def test_what_nobody_hints_of_is_found_by_a_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ local function settle(number, how, named, amount, reason)
   settled = settled + #indexes
   if #indexes == 0 then return end
   if how == 'extend' then
-    redis.call('ZADD', KEYS[4], text(math.min(now + amount, tonumber(number) + LONGEST)), 'l' .. number)
+    redis.call('ZADD', KEYS[4], 'GT', text(math.min(now + amount, tonumber(number) + LONGEST)), 'l' .. number)
     return
   end
   local gone, back, tried = {}, {}, deliveries + 1
