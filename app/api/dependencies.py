@@ -72,6 +72,11 @@ class Asker:
             return False
         return True
 
+    def tenant(self) -> str:
+        """The tenant whose queues and exchanges are theirs; "" where nobody is asked, or they are of none."""
+        identity = self.identity()
+        return "" if identity is None or identity.tenant is None else identity.tenant
+
     def check_queue(self, action: Action, name: str) -> None:
         """Return when they may do this with a queue of their own tenant."""
         self._check_place(action, f"{QUEUE_PLACE}{name}")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.core.access.changes import Put, Revoke
-from app.core.access.model import Role
+from app.core.access.changes import Put, Remove, Revoke
+from app.core.access.model import Binding, Kind, Principal, Role
 from tests.api.rig import Rig, running, until
 from tests.api.serving import Served, all_of, connection, serving
 from tests.api.sockets import BytesMessage, CloseConnection, Socket, TextMessage, opening, socket
@@ -325,4 +325,30 @@ async def test_who_asks_is_asked_before_the_upgrade_and_loses_what_the_rules_tak
             assert (told["channel"], told["closed"]["type"]) == (1, "urn:homing:problem:forbidden")
             await site.change(Revoke(credential_id=site.keys["worker"].id, at_us=1))
             assert (await one.closed())[0] == 1008
+        await turns()
+
+
+async def test_who_moves_to_another_tenant_takes_and_publishes_nothing_of_the_one_before(tmp_path: Path) -> None:
+    """Both tenants have a queue and an exchange of these names, and the caller may use them in either."""
+    async with guarded(tmp_path, events={"url": "memory://"}) as site, serving(site.rig) as served:
+
+        async def is_declared() -> bool:
+            body = {"routes": [{"database": "events", "topic": "homing/+/event"}]}
+            headers = [site.headers(one) for one in ("admin", "neighbour")]
+            done = [await site.rig.http.put("/v1/queues/alarms", json=body, headers=one) for one in headers]
+            return all(one.is_success for one in done)
+
+        await eventually(is_declared)
+        await site.add("mover", "admin")
+        async with socket(served.port, site.headers("mover")) as one:
+            one.say(id=1, open={"channel": 1, "queue": "alarms"})
+            assert await one.heard() == {"id": 1, "ok": True}
+            binding = Binding(id="mover-ground", subject="mover", role="admin", tenant_id="ground")
+            moved = Principal(id="mover", tenant_id="ground", kind=Kind.SERVICE, name="mover")
+            await site.change(Remove(kind=Binding, id="mover-admin"), Put(moved), Put(binding))
+            code, reason = await one.closed()
+            assert (code, "another tenant" in reason) == (1008, True)
+        async with socket(served.port, site.headers("mover")) as one:
+            one.say(id=1, open={"channel": 1, "queue": "alarms"})
+            assert await one.heard() == {"id": 1, "ok": True}
         await turns()

@@ -160,6 +160,8 @@ async def test_what_is_no_message_has_an_answer_and_the_connection_goes_on(serve
         '{"channel":1,"publish":{"exchange":"ops","key":"a","data":NaN}}',
         '{"id":5,"channel":1,"publish":{"exchange":"ops","key":"a","data":1}',
         '[{"publish":NaN}]',
+        '{"id":true,"channel":1,"publish":{"exchange":"ops","key":"a","data":NaN}}',
+        '{"id":1%s,"channel":1,"publish":{"exchange":"ops","key":"a","data":NaN}}' % ("0" * 30),
     ],
 )
 async def test_a_frame_to_which_no_answer_can_be_told_ends_the_connection(served: Served, text: str) -> None:

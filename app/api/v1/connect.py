@@ -63,6 +63,7 @@ CHECK_SECONDS: Final = 15.0
 DRAIN_SECONDS: Final = 2.0
 """A connection that ends waits for so long to confirm the messages that it has read."""
 SENT_AWAY: Final = "the node stops; go on with another one"
+MOVED: Final = "the caller belongs to another tenant now; connect again"
 
 
 class ConnectSession:
@@ -73,8 +74,7 @@ class ConnectSession:
         self._plane: Final = plane
         self._asker: Final = asker
         self._clock: Final = clock
-        identity = asker.identity()
-        self._tenant: Final = "" if identity is None or identity.tenant is None else identity.tenant
+        self._tenant: Final = asker.tenant()
         self._channels: dict[int, ConnectChannel] = {}
         self._publishing: dict[int, PublishingChannel] = {}
         self._workers: dict[int, asyncio.Task[None]] = {}
@@ -106,9 +106,12 @@ class ConnectSession:
     def recheck(self) -> None:
         """Close what the caller may not have any more."""
         try:
-            self._asker.identity()
+            tenant = self._asker.tenant()
         except UnauthenticatedError as error:
             self.finish(WebSocketClose.POLICY, str(error))
+            return
+        if tenant != self._tenant:
+            self.finish(WebSocketClose.POLICY, MOVED)
             return
         for channel in tuple(self._channels.values()):
             try:

@@ -16,6 +16,7 @@ from app.core.queues.channels import MOST_PREFETCHED
 
 MOST_BYTES: Final = 1024 * 1024
 MOST_CHANNELS: Final = 64
+MOST_ID: Final = 2**53 - 1
 _AROUND_DATA: Final = 2
 """Objects around the data of a message: `{"publish": {"data": …}}`."""
 
@@ -28,7 +29,7 @@ class _FrameModel(BaseModel):
 
 
 class _NumberedFrame(_FrameModel):
-    id: Annotated[StrictInt, Field(ge=0, le=2**53 - 1)]
+    id: Annotated[StrictInt, Field(ge=0, le=MOST_ID)]
     """Comes back in the answer."""
 
 
@@ -125,7 +126,7 @@ def refused_message(data: bytes) -> int | None:
     except (ValueError, RecursionError):
         return None
     number = frame.get("id") if isinstance(frame, dict) and "publish" in frame else None
-    return number if isinstance(number, int) else None
+    return number if type(number) is int and 0 <= number <= MOST_ID else None
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -46,8 +46,7 @@ class _Hall:
     def __init__(self, plane: QueuePlane, asker: Asker, ports: NodePorts) -> None:
         self.plane = plane
         self.asker = asker
-        identity = asker.identity()
-        self.tenant = "" if identity is None or identity.tenant is None else identity.tenant
+        self.tenant = asker.tenant()
         self._audit = ports.audit
 
     def check(self, name: str, action: Action) -> None:

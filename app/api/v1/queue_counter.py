@@ -35,8 +35,7 @@ class QueueCounter:
     def __init__(self, plane: QueuePlane, asker: Asker, ports: NodePorts) -> None:
         self.plane = plane
         self.asker = asker
-        identity = asker.identity()
-        self.tenant = "" if identity is None or identity.tenant is None else identity.tenant
+        self.tenant = asker.tenant()
         self.now_us = ports.node.now_us
         self._audit = ports.audit
 
