@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import wraps
@@ -79,8 +79,8 @@ class QueueBook:
         self._version = -1
         self._known = KnownDeclarations()
         self._turn = asyncio.Lock()
-        self.changed: Final = Listeners[[]]()
-        """Called when the queues are others than before."""
+        self.changed: Final = Listeners[[Collection[str]]]()
+        """Called with the ids of the queues that are others than before, or gone."""
 
     @property
     def all(self) -> Sequence[DeclaredQueue]:
@@ -160,8 +160,9 @@ class QueueBook:
 
     def _learn(self, told: Declarations) -> None:
         self._version = told.version
-        if self._known.learn(told):
-            self.changed()
+        others = self._known.learn(told)
+        if others:
+            self.changed(others)
 
     @_in_turn
     async def declare(

@@ -27,18 +27,20 @@ class KnownDeclarations:
         """The names of queues, by what they get of exchanges."""
         self._documents: Final[dict[str, bytes]] = {}
 
-    def learn(self, told: Declarations) -> bool:
-        """Take this in. Return whether anything has changed."""
+    def learn(self, told: Declarations) -> frozenset[str]:
+        """Take this in. Return the ids of the queues that are others than before, of those that are gone as well."""
         changes = dict(told.documents)
         if told.whole:
             changes |= {name: None for name in self._documents if name not in told.documents}
         changes = {name: one for name, one in changes.items() if self._documents.get(name) != one}
+        before = [self.queues.get(name) for name in changes]
         for name, document in sorted(changes.items()):
             self._replace(name, document)
         if changes:
             self.queues = dict(sorted(self.queues.items()))
             self.exchanges = dict(sorted(self.exchanges.items()))
-        return bool(changes)
+        after = [self.queues.get(name) for name in changes]
+        return frozenset(one.id for one in (*before, *after) if one is not None)
 
     def _replace(self, name: str, document: bytes | None) -> None:
         before = self.queues.pop(name, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -20,7 +20,7 @@ from app.core.errors import (
 )
 from app.core.events.event import BEGINNING, Position
 from app.core.queues.exchanges import DeclaredExchange, Kind
-from app.core.queues.hints import ANY_QUEUE, QueueHint, hints_of
+from app.core.queues.hints import QueueHint, hints_of
 from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, micros_of
 from app.core.queues.model import DeclaredQueue, QueueOptions, QueueRoute
 from app.events.plane import EventPlane
@@ -306,10 +306,11 @@ class QueuePlane:
     def _fills(self) -> dict[str, Fill]:
         return {"queue_consumers": Fill(self._taker.waiting, MOST_CONSUMERS), **self._store.fills()}
 
-    def _changed(self) -> None:
+    def _changed(self, queue_ids: Collection[str]) -> None:
         for one in self._feeders:
             one.changed()
-        self._taker.wake(ANY_QUEUE)
+        for queue_id in queue_ids:
+            self._taker.wake(QueueHint(queue_id))
 
     def _heard(self, hint: QueueHint) -> None:
         if hint.is_about_log:

@@ -141,13 +141,18 @@ class QueueTaker:
 
     def wake(self, hint: QueueHint) -> None:
         """Let those who wait look where something may be ready."""
-        if not hint.queue_id:
-            self._desks = {one: desk for one, desk in self._desks.items() if self._by_id(one) is not None or desk.busy}
         for one in [hint.queue_id] if hint.queue_id else list(self._desks):
             desk = self._desks.get(one)
-            if desk is not None:
-                desk.dry = {source for source in desk.dry if not hint.is_about(source)}
-                desk.woken.set()
+            if desk is None:
+                continue
+            desk.dry = {source for source in desk.dry if not hint.is_about(source)}
+            desk.woken.set()
+            if not desk.busy:
+                self._clear_if_gone(one)
+
+    def _clear_if_gone(self, queue_id: str) -> None:
+        if self._by_id(queue_id) is None:
+            self._desks.pop(queue_id, None)
 
     @property
     def waiting(self) -> int:
@@ -226,6 +231,7 @@ class QueueTaker:
                 if not one.answer.done():
                     one.answer.set_result([])
             desk.askers.clear()
+            self._clear_if_gone(queue_id)
 
     @staticmethod
     async def _pause(desk: _TakerDesk) -> None:

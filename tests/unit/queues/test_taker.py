@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 import pytest
 
-from app.core.errors import StoreUnavailableError
+from app.core.errors import QueueNotFoundError, StoreUnavailableError
 from app.core.events.event import Entry, Position, Shard
 from app.core.queues.hints import ANY_QUEUE, QueueHint, hint_text, hints_of, read_hints
 from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
 from app.queues import taker
 from app.queues.originals import Originals
+from app.queues.plane import QueuePlane
 from app.queues.settler import Settler
 from app.queues.taker import QueueMessage
 from app.store.events import Picked
@@ -23,7 +25,7 @@ from app.store.memory.events import MemoryEventLog
 from app.store.memory.queues import MemoryQueues
 from app.store.queues import TakeCall, Taken
 from tests.unit.queues.stage import SHARD, QueueStage
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, turns
 
 
 class AskedQueues(MemoryQueues):
@@ -144,6 +146,51 @@ async def test_the_desk_of_a_queue_that_was_deleted_is_cleared(no_looks: None) -
     stage.taker._by_id = lambda _: None
     stage.taker.wake(ANY_QUEUE)
     assert not stage.taker._desks
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_the_desk_of_a_queue_that_is_deleted_while_somebody_waits_is_cleared() -> None:
+    stage = TakerStage()
+    async with stage.waiting() as taking:
+        stage.taker._by_id = lambda _: None
+        stage.taker.wake(QueueHint(stage.queue.id))
+        with pytest.raises(QueueNotFoundError):
+            await taking
+        assert not stage.taker._desks
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_a_queue_that_is_declared_wakes_nobody_who_waits_for_others() -> None:
+    """A thousand consumers wait for queues in which nothing happens, and programs that start declare theirs."""
+    stage = TakerStage()
+    await stage.write()
+    book = stage.new_book()
+    untouched: Any = None
+    plane = QueuePlane(
+        store=stage.store,
+        book=book,
+        sources=stage.sources,
+        feeders=[stage.feeder],
+        burials=stage.new_burials(book),
+        taker=stage.taker,
+        settler=stage.taker._settler,
+        shares=untouched,
+        publisher=untouched,
+        gauges=untouched,
+    )
+    async with stage.waiting():
+        await book.refresh()
+        await eventually(lambda: len(stage.watched.asked) == 2 * len(stage.both))
+        desk = stage.taker._desks[stage.queue.id]
+        await turns()
+        other, new = await plane.book.declare("", "other", stage.queue.options, 1, 1, lambda _: True)
+        assert new
+        assert not desk.woken.is_set()
+        await book.declare_exchange("", "ops", "topic", 1)
+        await book.delete(other)
+        assert not desk.woken.is_set()
+        await book.move(stage.queue, 2)
+        assert desk.woken.is_set()
 
 
 async def test_a_hint_that_comes_while_its_source_is_asked_is_not_lost() -> None:
