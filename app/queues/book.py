@@ -198,8 +198,7 @@ class QueueBook:
                 if not differs:
                     return there, False
                 _check_change(name, differs, may_change=may_change)
-                starts = {one: there.starts.get(one, start) for one in given.databases}
-                queue = replace(there, options=given, starts=starts)
+                queue = replace(there, options=given, starts=there.starts_with(given, start))
             if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
                 return queue, there is None
         raise QueueChangedError(_OTHERS)
@@ -231,8 +230,7 @@ class QueueBook:
             if set(wanted.routes) == set(there.options.routes):
                 return there
             validate_options(wanted, tenant, name, self._databases)
-            starts = {one: there.starts.get(one, start) for one in wanted.databases}
-            queue = replace(there, options=wanted, starts=starts)
+            queue = replace(there, options=wanted, starts=there.starts_with(wanted, start))
             if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
                 return queue
         raise QueueChangedError(_OTHERS)

@@ -40,7 +40,7 @@ class QueueSources:
         """The shards that it reads, and at last that of its dead letters."""
         found = [
             QueueSource(queue.id, shard)
-            for name in queue.options.databases
+            for name in queue.databases
             if (database := self._plan.database(name)) is not None
             for shard in database.all_shards()
         ]

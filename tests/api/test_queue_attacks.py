@@ -249,3 +249,29 @@ async def test_a_queue_in_a_folder_keeps_what_is_dated(tmp_path: Path) -> None:
         await eventually(lambda: is_open(rig))
         assert (await counts(rig))["later"] == 1
         assert await take(rig, wait="0s") == []
+
+
+async def test_a_queue_that_loses_a_database_delivers_what_it_looked_at_there_and_leaves_no_window() -> None:
+    """Its last route of a database is taken away: what waits can be taken and settled, and goes with the queue."""
+    async with running(events={"url": "memory://", "databases": "events=24h,telemetry=1h"}) as rig:
+        await eventually(lambda: is_open(rig))
+        other = {"database": "telemetry", "topic": "site/+/osd"}
+        await declare(rig, routes=[{"database": "events", "topic": "site/+/alarm"}, other])
+        body = [{"topic": "site/a/osd", "data": one} for one in (1, 2)]
+        assert (await rig.http.post("/v1/events", params={"database": "telemetry"}, json=body)).is_success
+        (first,) = await take(rig, most=1)
+        await ready(rig, 1)
+        await call(rig, "unbind", {"routes": [other]})
+        assert (await settle(rig, done=[first["loan"]]))["settled"] == 1
+        (second,) = await take_all(rig, 1)
+        assert {first["event"]["data"], second["event"]["data"]} == {1, 2}
+        plane = rig.application.ports.queues
+        assert plane is not None
+        sources = plane._sources.of(await plane.find("", "alarms"))
+        assert {one.shard.database for one in sources} == {"events", "telemetry"}
+        assert (await rig.http.delete(QUEUE)).status_code == 204
+
+        async def is_gone() -> bool:
+            return set(await plane._store.states(sources)) == {None}
+
+        await eventually(is_gone)

@@ -85,7 +85,7 @@ class QueueOptions:
 class DeclaredQueue:
     """A queue on record. One of the same name later has another id, and inherits nothing.
 
-    `starts`: behind which position it began to read each database.
+    `starts`: behind which position it began to read each database, also those of which it has no route any more.
     """
 
     id: str
@@ -101,6 +101,15 @@ class DeclaredQueue:
     def document(self) -> str:
         """The name of its document."""
         return document_of(self.tenant, self.name)
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """Return those of which it has windows: what it had looked at before it lost a route is delivered still."""
+        return tuple(dict.fromkeys((*self.options.databases, *self.starts)))
+
+    def starts_with(self, options: QueueOptions, start: Position) -> dict[str, Position]:
+        """Return where it began in all databases when it has these options; it is new to some of them."""
+        return {**dict.fromkeys(options.databases, start), **self.starts}
 
     @property
     def dead_topic(self) -> str:
