@@ -12,8 +12,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.cluster.test_up import UpProcess, run, told
+from tests.cluster.test_up import Run, UpProcess, run, told
 from tests.waiting import PATIENCE, eventually
+
+__all__ = ["run"]  # a fixture
 
 NAMES = ("stays", "goes")
 V5 = MQTTProtocolVersion.MQTTv5
@@ -65,14 +67,14 @@ class DurableClient:
             self._client.loop(PATIENCE)
 
 
-async def test_a_will_of_a_key_that_was_revoked_meanwhile_is_not_published() -> None:
+async def test_a_will_of_a_key_that_was_revoked_meanwhile_is_not_published(run: Run) -> None:
     with UpProcess() as up:
         directory = {"HOMING_ACCESS_URL": f"sqlite:///{up.data}/access.db"}
 
         def key_of(name: str) -> str:
             made = run("keys", "create", name, "--role", "teller", "--devices", name, **directory)
             assert made.returncode == 0, made.stderr
-            return made.stdout.strip()
+            return str(made.stdout).strip()
 
         roles = {"roles": [{"name": "teller", "rules": ["allow publish *:* on *"]}]}
         (up.folder / "access.json").write_text(json.dumps(roles))

@@ -13,6 +13,7 @@ import pytest
 
 from app.core.errors import QueueNotFoundError, StoreUnavailableError
 from app.core.events.event import Entry, Position, Shard
+from app.core.events.reading import Picked
 from app.core.queues.hints import ANY_QUEUE, QueueHint, hint_text, hints_of, read_hints
 from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
 from app.queues import taker
@@ -20,7 +21,6 @@ from app.queues.originals import Originals
 from app.queues.plane import QueuePlane
 from app.queues.settler import Settler
 from app.queues.taker import QueueMessage
-from app.store.events import Picked
 from app.store.memory.events import MemoryEventLog
 from app.store.memory.queues import MemoryQueues
 from app.store.queues import TakeCall, Taken

@@ -222,7 +222,7 @@ class SimBroker:
                 del self._sessions[client_id]
 
     def _end_of(self, life: timedelta | None) -> float:
-        """The instant after which a message is handed out to nobody: this broker looks at whole seconds, as Mosquitto."""
+        """The instant after which nobody is handed a message: this broker looks at whole seconds, as Mosquitto."""
         return inf if life is None else floor(self._loop.time()) + expiry_interval(life) + 1.0
 
     def _route(self, message: ReceivedMessage, expires_at: float) -> bool:

@@ -48,7 +48,7 @@ async def test_no_script_runs_where_nothing_is_overdue(store: RedisStateStore, c
     partition = partition_of_command(one.command_id)
     look = SweepLook(store._lanes)
     seconds = range(1, THOROUGH_ONE_IN + 1)
-    needed = [await look.needed([partition], second * THOROUGH_US) for second in seconds]
+    needed = [list(await look.needed([partition], second * THOROUGH_US)) for second in seconds]
     assert sorted(needed) == [[]] * (THOROUGH_ONE_IN - 1) + [[partition]]
     await client.zadd(keys.due(partition), {one.command_id: 1})
     assert await scripts_of(client, store) == 1
