@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -301,19 +300,6 @@ async def test_open_asks_nobody_and_makes_no_key() -> None:
         assert not (up.data / "secrets" / "admin.key").exists()
         await eventually(lambda: "Ctrl-C ends it." in up.log_text)
         assert "HOMING_KEY" not in up.log_text
-
-
-def test_a_key_that_no_start_has_shown_is_shown_by_the_next(tmp_path: Path, run: Run) -> None:
-    """The usual first evening: another program has the port."""
-    data = tmp_path / "data"
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = f"127.0.0.1:{other.getsockname()[1]}"
-        first = run("up", "--data", str(data), "--api", taken, "--mqtt", f"127.0.0.1:{lasting_port()}")
-        second = run("up", "--data", str(data), "--api", "127.0.0.1:0", "--mqtt", taken)
-    for one in (first, second):
-        assert (one.returncode, "Address already in use" in one.stderr) == (2, True), one.stderr
-    assert KEY.findall(first.stdout) == []
-    assert KEY.findall(second.stdout) == [(data / "secrets" / "admin.key").read_text().strip()]
 
 
 def damaged_store(folder: Path) -> None:
