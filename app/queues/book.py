@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Final, TypeVar
 
 from app.core.clock import IdFactory
 from app.core.errors import (
@@ -52,21 +50,9 @@ TURN_SECONDS: Final = 10.0
 """The time that a change waits for others of this node."""
 _OTHERS: Final = "others have changed queues meanwhile; try again"
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def _in_turn(
-    change: Callable[Concatenate[QueueBook, _P], Coroutine[Any, Any, _R]],
-) -> Callable[Concatenate[QueueBook, _P], Coroutine[Any, Any, _R]]:
-    """One change of a node at a time: a hundred workers who declare their queues at once only need to wait."""
-
-    @wraps(change)
-    async def changed(book: QueueBook, /, *args: _P.args, **options: _P.kwargs) -> _R:
-        async with book.turn():
-            return await change(book, *args, **options)
-
-    return changed
+_T = TypeVar("_T")
+_Decision = tuple[DocumentChange | None, _T]
+"""The change that is to be written, None where all is so already; and what the caller is told then."""
 
 
 class QueueBook:
@@ -131,19 +117,6 @@ class QueueBook:
             if isinstance(route, KeyRoute) and (queue.tenant, route.exchange) == (exchange.tenant, exchange.name)
         ]
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """The turn to change something; QueueChangedError if others of this node take too long."""
-        try:
-            async with asyncio.timeout(TURN_SECONDS):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise QueueChangedError(_OTHERS) from None
-        try:
-            yield
-        finally:
-            self._turn.release()
-
     async def refresh(self) -> None:
         """Read them if somebody has changed them."""
         if await self._declared.version() != self._version:
@@ -164,7 +137,6 @@ class QueueBook:
         if others:
             self.changed(others)
 
-    @_in_turn
     async def declare(
         self,
         tenant: str,
@@ -180,30 +152,27 @@ class QueueBook:
         be. QueueDiffersError, InvalidInputError, CapacityError, QueueChangedError.
         """
         validate_queue_name(name)
-        asked = given
-        for _ in range(ATTEMPTS):
-            await self._read()
-            given = validate_options(self._resolved(tenant, asked), tenant, name, self._databases)
+
+        def decide() -> _Decision[tuple[DeclaredQueue, bool]]:
+            wanted = validate_options(self._resolved(tenant, given), tenant, name, self._databases)
             there = self._known.queues.get(document_of(tenant, name))
             if there is None and document_of(tenant, name) in self._known.unreadable:
                 raise QueueDiffersError(f"queue {name!a} was declared by a later version, which this node cannot read")
             may_change = check(there)
             if there is None:
                 self._check_room(tenant)
-                queue = DeclaredQueue(
-                    self._new_id(), tenant, name, given, dict.fromkeys(given.databases, start), now_us
-                )
-            else:
-                differs = given.differs_from(there.options)
-                if not differs:
-                    return there, False
-                _check_change(name, differs, may_change=may_change)
-                queue = replace(there, options=given, starts=there.starts_with(given, start))
-            if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
-                return queue, there is None
-        raise QueueChangedError(_OTHERS)
+                starts = dict.fromkeys(wanted.databases, start)
+                queue = DeclaredQueue(self._new_id(), tenant, name, wanted, starts, now_us)
+                return _put(queue), (queue, True)
+            differs = wanted.differs_from(there.options)
+            if not differs:
+                return None, (there, False)
+            _check_change(name, differs, may_change=may_change)
+            queue = replace(there, options=wanted, starts=there.starts_with(wanted, start))
+            return _put(queue), (queue, False)
 
-    @_in_turn
+        return await self._change(decide)
+
     async def reroute(
         self,
         tenant: str,
@@ -219,8 +188,8 @@ class QueueBook:
         `check` is given the queue that is there, and raises what keeps it from being changed. QueueNotFoundError,
         InvalidInputError, QueueChangedError.
         """
-        for _ in range(ATTEMPTS):
-            await self._read()
+
+        def decide() -> _Decision[DeclaredQueue]:
             there = self.get(tenant, name)
             check(there)
             said = self._resolved(tenant, replace(there.options, routes=tuple(routes))).routes
@@ -228,22 +197,21 @@ class QueueBook:
             kept = [one for one in there.options.routes if one not in said]
             wanted = replace(there.options, routes=in_order([*kept, *said] if add else kept))
             if set(wanted.routes) == set(there.options.routes):
-                return there
+                return None, there
             validate_options(wanted, tenant, name, self._databases)
             queue = replace(there, options=wanted, starts=there.starts_with(wanted, start))
-            if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
-                return queue
-        raise QueueChangedError(_OTHERS)
+            return _put(queue), queue
 
-    @_in_turn
+        return await self._change(decide)
+
     async def declare_exchange(self, tenant: str, name: str, kind: Kind, now_us: int) -> tuple[DeclaredExchange, bool]:
         """The exchange as it stands then, and whether it is new. What is said there is kept in the first database.
 
         InvalidInputError, ExchangeDiffersError, CapacityError, QueueChangedError.
         """
         exchange = DeclaredExchange(tenant, validate_exchange_name(name), kind, self._databases[0], now_us)
-        for _ in range(ATTEMPTS):
-            await self._read()
+
+        def decide() -> _Decision[tuple[DeclaredExchange, bool]]:
             there = self._known.exchanges.get(exchange.document)
             if exchange.document in self._known.unreadable:
                 raise ExchangeDiffersError(f"exchange {name!a} was declared by a later version")
@@ -252,30 +220,29 @@ class QueueBook:
                     raise ExchangeDiffersError(
                         f"exchange {name!a} is of the kind {there.kind}, which cannot be changed"
                     )
-                return there, False
+                return None, (there, False)
             if len(self._known.exchanges) >= MOST_QUEUES:
                 raise CapacityError(f"there are {MOST_QUEUES} exchanges, which is all that a cluster can have")
             if tenant and len(self.exchanges(tenant)) >= MOST_EXCHANGES_OF_TENANT:
                 raise CapacityError(
                     f"tenant {tenant[:64]!a} has {MOST_EXCHANGES_OF_TENANT} exchanges, which is all that it can have"
                 )
-            if await self._apply([DocumentChange(exchange.document, encode_exchange(exchange))]):
-                return exchange, True
-        raise QueueChangedError(_OTHERS)
+            return DocumentChange(exchange.document, encode_exchange(exchange)), (exchange, True)
 
-    @_in_turn
+        return await self._change(decide)
+
     async def delete_exchange(self, tenant: str, name: str) -> None:
         """Forget it. ExchangeNotFoundError, ExchangeInUseError, QueueChangedError."""
-        for _ in range(ATTEMPTS):
-            await self._read()
+
+        def decide() -> _Decision[None]:
             exchange = self.exchange(tenant, name)
             routes = self.routes_from(exchange)
             if routes:
                 queues = ", ".join(sorted({queue for queue, _ in routes})[:8])
                 raise ExchangeInUseError(f"exchange {name!a} has routes to {queues}: take them away first")
-            if await self._apply([DocumentChange(exchange.document, None)]):
-                return
-        raise QueueChangedError(_OTHERS)
+            return DocumentChange(exchange.document, None), None
+
+        await self._change(decide)
 
     def _resolved(self, tenant: str, given: QueueOptions) -> QueueOptions:
         """The same, with what the exchanges say of routes."""
@@ -293,28 +260,44 @@ class QueueBook:
             routes.append(KeyRoute(exchange.database, exchange.name, key, exchange.kind))
         return replace(given, routes=tuple(routes))
 
-    @_in_turn
     async def delete(self, queue: DeclaredQueue) -> bool:
         """Forget it; whether it was there. QueueChangedError."""
-        for _ in range(ATTEMPTS):
-            await self._read()
+
+        def decide() -> _Decision[bool]:
             there = self._known.queues.get(queue.document)
             if there is None or there.id != queue.id:
-                return False
-            if await self._apply([DocumentChange(queue.document, None)]):
-                return True
-        raise QueueChangedError(_OTHERS)
+                return None, False
+            return DocumentChange(queue.document, None), True
 
-    @_in_turn
+        return await self._change(decide)
+
     async def move(self, queue: DeclaredQueue, now_us: int) -> bool:
         """Let all nodes look again where it is. Return whether it is there. QueueChangedError."""
-        for _ in range(ATTEMPTS):
-            await self._read()
+
+        def decide() -> _Decision[bool]:
             there = self._known.by_id.get(queue.id)
-            if there is None:
-                return False
-            if await self._apply([DocumentChange(there.document, encode_queue(replace(there, moved_us=now_us)))]):
-                return True
+            return (None, False) if there is None else (_put(replace(there, moved_us=now_us)), True)
+
+        return await self._change(decide)
+
+    async def _change(self, decide: Callable[[], _Decision[_T]]) -> _T:
+        """Decide by what is there now, and write it; anew where somebody else was faster. QueueChangedError.
+
+        One change of a node at a time: a hundred workers who declare their queues at once only need to wait.
+        """
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise QueueChangedError(_OTHERS) from None
+        try:
+            for _ in range(ATTEMPTS):
+                await self._read()
+                change, told = decide()
+                if change is None or await self._apply([change]):
+                    return told
+        finally:
+            self._turn.release()
         raise QueueChangedError(_OTHERS)
 
     async def _apply(self, changes: Sequence[DocumentChange]) -> bool:
@@ -332,6 +315,10 @@ class QueueBook:
             raise CapacityError(f"there are {MOST_QUEUES} queues, which is all that a cluster can have")
         if tenant and sum(one.tenant == tenant for one in self._known.queues.values()) >= MOST_OF_TENANT:
             raise CapacityError(f"tenant {tenant[:64]!a} has {MOST_OF_TENANT} queues, which is all that it can have")
+
+
+def _put(queue: DeclaredQueue) -> DocumentChange:
+    return DocumentChange(queue.document, encode_queue(queue))
 
 
 def _check_change(name: str, differs: Sequence[str], *, may_change: bool) -> None:
