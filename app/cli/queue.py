@@ -144,6 +144,17 @@ def consume(
         raise work.failure
 
 
+def _words_of(command: str) -> list[str]:
+    """The words of a command, as a shell reads them; Stop, before anything is taken for it."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise Stop(f"--exec: {str(error).lower()} in {command[:64]!a}", Exit.USAGE) from None
+    if not words:
+        raise Stop("--exec: names no command", Exit.USAGE)
+    return words
+
+
 class _Work:
     """The state that the threads of one consumer share."""
 
@@ -152,7 +163,7 @@ class _Work:
     ) -> None:
         self.failure: BaseException | None = None
         self._queue = queue
-        self._handlers = None if handler is None else HandlerProcesses(shlex.split(handler), SystemClock())
+        self._handlers = None if handler is None else HandlerProcesses(_words_of(handler), SystemClock())
         self._loan = timedelta(0)
         self._left = count
         self._consumer = consumer

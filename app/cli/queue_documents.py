@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -63,48 +63,33 @@ def show(queue: Tagged, shown: Form, sentence: str) -> None:
     tell(err, f"tag {queue.tag}")
 
 
-def bind(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)],
-    *,
-    topic: TopicOption = None,
-    key: KeyOption = None,
-    database: DatabaseOption = "events",
-    if_match: IfMatchOption = None,
-    url: Url = None,
-    context: ContextName = None,
-    output: Output = Form.HUMAN,
-    as_json: AsJson = False,
-) -> None:
-    """Add routes to a queue. Routes that it has already are left as they are.
+def _rerouting(verb: str, does: str) -> Callable[..., None]:
+    """The verb that gives the routes that were typed to the method of `homing.queues` of its name."""
 
-    Exit code: 0 done, 2 wrong input, 6 no node there, 8 not allowed.
-    """
-    shown = form(output, as_json=as_json)
-    with connected(url, context, shown) as homing:
-        changed = homing.queues.bind(queue, routes_of(topic, key, database), if_match=if_match)
-    show(changed, shown, f"queue {queue} has {len(changed.get('routes', ()))} routes")
+    def reroute(
+        queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)],
+        *,
+        topic: TopicOption = None,
+        key: KeyOption = None,
+        database: DatabaseOption = "events",
+        if_match: IfMatchOption = None,
+        url: Url = None,
+        context: ContextName = None,
+        output: Output = Form.HUMAN,
+        as_json: AsJson = False,
+    ) -> None:
+        shown = form(output, as_json=as_json)
+        with connected(url, context, shown) as homing:
+            changed = getattr(homing.queues, verb)(queue, routes_of(topic, key, database), if_match=if_match)
+        show(changed, shown, f"queue {queue} has {len(changed.get('routes', ()))} routes")
+
+    reroute.__name__ = verb
+    reroute.__doc__ = f"{does}\n\nExit code: 0 done, 2 wrong input, 6 no node there, 8 not allowed."
+    return reroute
 
 
-def unbind(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)],
-    *,
-    topic: TopicOption = None,
-    key: KeyOption = None,
-    database: DatabaseOption = "events",
-    if_match: IfMatchOption = None,
-    url: Url = None,
-    context: ContextName = None,
-    output: Output = Form.HUMAN,
-    as_json: AsJson = False,
-) -> None:
-    """Remove routes from a queue. What it has looked at already is delivered still.
-
-    Exit code: 0 done, 2 wrong input, 6 no node there, 8 not allowed.
-    """
-    shown = form(output, as_json=as_json)
-    with connected(url, context, shown) as homing:
-        changed = homing.queues.unbind(queue, routes_of(topic, key, database), if_match=if_match)
-    show(changed, shown, f"queue {queue} has {len(changed.get('routes', ()))} routes")
+bind: Final = _rerouting("bind", "Add routes to a queue. Routes that it has already are left as they are.")
+unbind: Final = _rerouting("unbind", "Remove routes from a queue. What it has looked at already is delivered still.")
 
 
 def export(*, url: Url = None, context: ContextName = None) -> None:

@@ -152,3 +152,15 @@ async def test_a_second_ctrl_c_gives_back_what_is_being_handled(fake_node: FakeN
         finally:
             process.kill()
     assert settlements(fake_node) == [{"release": [TAKEN["loan"]]}]
+
+
+@pytest.mark.parametrize(("command", "said"), [("'./handle", "no closing quotation"), (" ", "no command")])
+async def test_a_command_that_is_none_is_told_before_anything_is_taken(
+    fake_node: FakeNode, command: str, said: str
+) -> None:
+    with consumer(fake_node, [command]) as process:
+        _, told = await asyncio.to_thread(process.communicate, timeout=PATIENCE)
+    assert process.returncode == Exit.USAGE
+    assert told.startswith(b"homing: --exec: ")
+    assert said.encode() in told
+    assert not fake_node.asked
