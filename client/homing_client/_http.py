@@ -74,7 +74,7 @@ class AsyncHttp:
         """Send one request and read its whole answer, whose body may take as long again as its beginning."""
         asked = self._client.stream(method, url, content=content, headers=dict(headers), timeout=_timeout(patience))
         try:
-            async with asked as response, _system.async_within(patience):
+            async with _system.async_within(2 * patience), asked as response, _system.async_within(patience):
                 return _reply(response, await response.aread())
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             raise _unreachable(url, error) from error

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from homing_client import NO_RETRY, HomingError, UnexpectedAnswerError, UnreachableError
+from homing_client import NO_RETRY, AsyncHoming, HomingError, UnexpectedAnswerError, UnreachableError
 from tests.client.conftest import Open
 from tests.client.twins import all_of, done
 from tests.tcp import listening
@@ -101,4 +101,24 @@ async def test_a_body_that_trickles_ends_with_the_patience(open_homing: Open) ->
         with pytest.raises(UnreachableError, match="did not answer in time") as late:
             async with asyncio.timeout(10):
                 await done(homing.nodes)
+    assert late.value.sent
+
+
+async def test_a_head_that_trickles_ends_as_well() -> None:
+    """A byte now and then never lets a read time out. Threads have no way to end a read that is under way."""
+
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with listening(trickle) as port:
+        url = f"http://127.0.0.1:{port}"
+        async with AsyncHoming(url, retry=NO_RETRY, patience=SOON) as homing:
+            with pytest.raises(UnreachableError, match="did not answer in time") as late:
+                async with asyncio.timeout(10):
+                    await homing.nodes()
     assert late.value.sent
