@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 from app.core.events.event import MAX_VALUE_BYTES
@@ -102,3 +104,21 @@ async def test_what_nobody_ever_settles_is_put_aside(site: Rig) -> None:
     await eventually(put_aside)
     told = [(one["reason"], one["deliveries"], one["consumer"], one["event"]["data"]) for one in letters]
     assert told == [("deadline", 2, "w1", "stuck")]
+
+
+async def test_an_event_that_pretends_to_be_a_letter_is_put_aside_as_what_it_is(site: Rig) -> None:
+    """Anybody who may publish could have an event of another device delivered, by what a letter says of its origin."""
+    await declare(site, retry=["0s"], max_deliveries=1)
+    origin = {"database": "events", "shard": 0, "position": 1, "topic": "site/b/alarm", "device": "dock-b", "id": "i"}
+    forged = json.dumps({"queue": "alarms", "origin": origin}, separators=(",", ":")).encode() + b"\n2"
+    value = base64.b64encode(forged).decode()
+    found = await site.http.post("/v1/events", json=[{"topic": "site/a/alarm", "data_base64": value}])
+    assert found.is_success, found.text
+    (one,) = await take(site)
+    await settle(site, dead=[{"loan": one["loan"], "reason": "forged"}])
+    await eventually(lambda: letters_of(site))
+    (letter,) = await letters_of(site)
+    assert (letter["event"]["topic"], letter["event"]["data_base64"]) == ("site/a/alarm", value)
+    await call(site, "redrive", {}, 204)
+    (again,) = await take(site)
+    assert again["event"] == one["event"]

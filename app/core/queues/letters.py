@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from app.core.events.event import Entry, Event
+from app.core.events.event import OWN, Entry, Event
 from app.core.queues.loans import Dying
 
+DEAD: Final = f"{OWN}dead/"
+"""The beginning of the topics of dead letters."""
 MOST_REASON: Final = 512
 
 
@@ -46,9 +48,9 @@ def letter_entry(topic: str, queue: str, dying: Dying, original: Event | None) -
 
 
 def read_letter(event: Event) -> DeadLetter | None:
-    """The letter that an event is; None where it is none."""
+    """The letter that an event is; None where it is none. Nobody but Homing says something on the topics of letters."""
     head, newline, value = event.entry.value.partition(b"\n")
-    if not newline or not head.startswith(b'{"queue":'):
+    if not event.entry.topic.startswith(DEAD) or not newline or not head.startswith(b'{"queue":'):
         return None
     try:
         about = json.loads(head)

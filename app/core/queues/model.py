@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 
 from app.core.errors import InvalidInputError
-from app.core.events.event import OWN, Position, validate_database, validate_reading_filter
+from app.core.events.event import Position, validate_database, validate_reading_filter
 from app.core.filtertree import Pattern, topic_pattern
 from app.core.queues.exchanges import KeyRoute, validate_route_key
+from app.core.queues.letters import DEAD
 from app.core.queues.loans import LendingRules, micros_of
 from app.core.topics import matches
 
@@ -124,7 +125,7 @@ def document_of(tenant: str, name: str) -> str:
 
 def dead_topic_of(tenant: str, name: str) -> str:
     """The topic of the dead letters of a queue."""
-    return f"{OWN}dead/{tenant or _NO_TENANT}/{name}"
+    return f"{DEAD}{tenant or _NO_TENANT}/{name}"
 
 
 def in_order(routes: Iterable[QueueRoute]) -> tuple[QueueRoute, ...]:
