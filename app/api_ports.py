@@ -1,4 +1,4 @@
-"""What the API asks of a node, taken from its planes."""
+"""The ports of the API, which are taken from the planes of a node."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SLICE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class PartitionShares:
     """The partitions as one node sees them."""
 
     own: tuple[int, ...]
@@ -37,7 +37,7 @@ def share_of(node_id: str, live: Sequence[str]) -> tuple[int, ...]:
     return shares_of(node_id, live).own
 
 
-def shares_of(node_id: str, live: Sequence[str]) -> Shares:
+def shares_of(node_id: str, live: Sequence[str]) -> PartitionShares:
     """The partitions by how near they are to this node."""
     return _shares_of(node_id, tuple(live))
 
@@ -52,9 +52,9 @@ def _order(node_id: str, live: Sequence[str], name: str) -> list[str]:
 
 
 @lru_cache(maxsize=64)  # sweeper, drainer and deliverer ask the same, and nodes come back
-def _shares_of(node_id: str, live: tuple[str, ...]) -> Shares:
+def _shares_of(node_id: str, live: tuple[str, ...]) -> PartitionShares:
     places = [_order(node_id, live, str(one)).index(node_id) for one in range(PARTITIONS)]
-    return Shares(
+    return PartitionShares(
         own=tuple(one for one, place in enumerate(places) if place == 0),
         second=tuple(one for one, place in enumerate(places) if place == 1),
         others=tuple(one for one, place in enumerate(places) if place > 1),

@@ -1,4 +1,4 @@
-"""What nodes tell of themselves, of the cluster, of who asks, and of devices on record."""
+"""Answers about nodes, the cluster, callers, and devices on record."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_no_cell_of_a_table_is_a_formula() -> None:
 
 
 def test_no_formula_begins_where_a_spreadsheet_divides_a_text_by_other_signs() -> None:
-    """Where numbers have commas, such as in Germany, a semicolon ends a cell, and quotes inside a line mean nothing."""
+    """A semicolon ends a cell where numbers have commas, as in Germany, and quotes inside a line mean nothing."""
     said = "off;=1+1;-2\n@x\r\n+3\t=4; a=b;c - d"
     row = TargetRow(0, "dock-1", "dji", 0, TargetMark.FAILED, None, [1, ["x;=1"], said])
     _, (*_, code, message) = csv.reader(StringIO(targets_csv([row]).decode(), newline=""))

@@ -1,4 +1,4 @@
-"""Where else a second person is asked for: fleets, lists, lanes and profiles; and where nobody can be."""
+"""A second person is asked for in fleets, lists, lanes and profiles, too; and somewhere nobody can be."""
 
 from __future__ import annotations
 

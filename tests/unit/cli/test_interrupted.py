@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """What is begun by a process that ignores SIGINT ignores it, too, as whatever a shell has in its background."""
+    """A child of a process that ignores SIGINT ignores it, too, as all do that a shell has in its background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""What PahoMqttClient makes of publications: PUBACK, the window, expiry, cancelling, and system calls."""
+"""PahoMqttClient and publications: PUBACK, the window, expiry, cancelling, and system calls."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def planted() -> dict[str, str | int]:
-    """What went wrong with each mutant, or how its process ended: 0 where it was planted."""
+    """The trouble with each mutant, or the end of its process: 0 where it was planted."""
     done = subprocess.run([sys.executable, "-c", PLANT], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, str | int] = json.loads(done.stdout)
