@@ -12,11 +12,12 @@ import pytest
 
 from app.api.v1 import connect, connect_models
 from app.core.errors import InvalidInputError as RefusedInputError
-from homing_client import InvalidInputError, UnreachableError
+from homing_client import NO_RETRY, AsyncHoming, InvalidInputError, UnreachableError
 from tests.api.rig import Rig, running
 from tests.api.serving import serving
 from tests.client.twins import AnyHoming, Twin, close, done
-from tests.waiting import eventually, turns
+from tests.tcp import listening
+from tests.waiting import PATIENCE, eventually, turns
 
 Start = Callable[..., Awaitable[tuple[Rig, AnyHoming]]]
 
@@ -197,3 +198,31 @@ async def test_a_connection_that_is_lost_loses_no_message_with_a_key_and_is_made
         await eventually(is_connected)
         await done(publisher.send, "ops", "heard.all", "again")
     assert sorted(set(await taken(rig, 2)) - {"unsure"}) == ["again", "sure"]
+
+
+async def test_who_gives_up_a_message_leaves_its_place_to_the_next_and_holds_up_no_end() -> None:
+    """Where a node offers no connection a message is a call, and a caller that is cancelled hears nothing of it."""
+    asked = asyncio.Event()
+
+    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET /v1/connect "):
+            writer.write(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n")
+            return
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with (
+        asyncio.timeout(PATIENCE),
+        listening(hangs) as port,
+        AsyncHoming(f"http://127.0.0.1:{port}", retry=NO_RETRY) as homing,
+        homing.publisher(in_flight=1) as publisher,
+    ):
+        for _ in range(2):
+            asked.clear()
+            sending = asyncio.create_task(publisher.send("ops", "heard", 1))
+            await asked.wait()
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+        with pytest.raises(UnreachableError, match="nobody waited"):
+            await publisher.flush()

@@ -232,12 +232,13 @@ class AsyncMessagePublisher:
             await self._call(number, message)
 
     async def _call(self, number: int, message: AsyncSentMessage) -> None:
-        outcome: JsonObject | HomingError
+        outcome: JsonObject | HomingError = UnreachableError("nobody waited for the answer to the message")
         try:
             outcome = await self._exchanges.publish(**message.arguments)
         except HomingError as error:
             outcome = error
-        self._end(number, message, outcome)
+        finally:
+            self._end(number, message, outcome)
 
     def _end(self, number: int, message: AsyncSentMessage, outcome: JsonObject | HomingError) -> None:
         if not isinstance(outcome, HomingError):

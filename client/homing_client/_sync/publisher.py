@@ -233,12 +233,13 @@ class MessagePublisher:
             self._call(number, message)
 
     def _call(self, number: int, message: SentMessage) -> None:
-        outcome: JsonObject | HomingError
+        outcome: JsonObject | HomingError = UnreachableError("nobody waited for the answer to the message")
         try:
             outcome = self._exchanges.publish(**message.arguments)
         except HomingError as error:
             outcome = error
-        self._end(number, message, outcome)
+        finally:
+            self._end(number, message, outcome)
 
     def _end(self, number: int, message: SentMessage, outcome: JsonObject | HomingError) -> None:
         if not isinstance(outcome, HomingError):
