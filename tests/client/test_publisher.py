@@ -201,7 +201,7 @@ async def test_a_connection_that_is_lost_loses_no_message_with_a_key_and_is_made
 
 
 async def test_who_gives_up_a_message_leaves_its_place_to_the_next_and_holds_up_no_end() -> None:
-    """Where a node offers no connection a message is a call, and a caller that is cancelled hears nothing of it."""
+    """A message is a call where a node offers no connection, and a sender that is cancelled hears nothing of it."""
     asked = asyncio.Event()
 
     async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
