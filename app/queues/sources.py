@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from app.core.events.event import EXCHANGES, OWN, Entry, Shard
+from app.core.events.event import EXCHANGES, Entry, Shard
 from app.core.events.plan import Plan
 from app.core.filtertree import FilterTree, Pattern
+from app.core.queues.letters import DEAD
 from app.core.queues.loans import QueueSource
 from app.core.queues.model import DeclaredQueue
+from app.core.queues.tenants import tenant_level
 
 
 def tree_of(database: str, queues: Iterable[DeclaredQueue]) -> FilterTree[str]:
@@ -58,7 +60,8 @@ class QueueSources:
         """True if an event is of the queue's tenant. A queue of no tenant has those of all."""
         if not queue.tenant or (entry.device and self._tenant_of(entry.device) == queue.tenant):
             return True
-        return entry.topic.startswith((f"{OWN}dead/{queue.tenant}/", f"{EXCHANGES}{queue.tenant}/"))
+        level = tenant_level(queue.tenant)
+        return entry.topic.startswith((f"{DEAD}{level}/", f"{EXCHANGES}{level}/"))
 
     def shards(self, database: str) -> Sequence[Shard]:
         """Return those of a database."""

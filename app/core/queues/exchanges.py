@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 from app.core.errors import InvalidInputError
 from app.core.events.event import EXCHANGES
 from app.core.filtertree import Pattern, Wildcard, key_pattern, key_words
+from app.core.queues.tenants import tenant_level
 
 Kind = Literal["direct", "fanout", "topic"]
 KINDS: Final = get_args(Kind)
@@ -18,7 +19,6 @@ MOST_KEY_BYTES: Final = 255
 _NAME: Final = re.compile(NAME, re.ASCII)
 _WORD: Final = re.compile("[A-Za-z0-9_-]+", re.ASCII)
 _ALLOWED: Final = "allowed: words of A-Z a-z 0-9 _ - joined by dots"
-_NO_TENANT: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class KeyRoute:
 
 def exchange_document(tenant: str, name: str) -> str:
     """The name of the document of an exchange."""
-    return f"x {tenant or _NO_TENANT}/{name}"
+    return f"x {tenant_level(tenant)}/{name}"
 
 
 def validate_exchange_name(name: str, field: str = "name") -> str:
@@ -114,4 +114,4 @@ def decode_exchange(document: bytes) -> DeclaredExchange:
 
 
 def _front(tenant: str, name: str) -> tuple[str, ...]:
-    return (EXCHANGES.rstrip("/"), tenant or _NO_TENANT, name)
+    return (EXCHANGES.rstrip("/"), tenant_level(tenant), name)

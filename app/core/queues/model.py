@@ -15,6 +15,7 @@ from app.core.filtertree import Pattern, topic_pattern
 from app.core.queues.exchanges import KeyRoute, validate_route_key
 from app.core.queues.letters import DEAD
 from app.core.queues.loans import LendingRules, micros_of
+from app.core.queues.tenants import tenant_level
 from app.core.topics import matches
 
 NAME: Final = "[a-z0-9][a-z0-9._-]{0,63}"
@@ -26,7 +27,6 @@ LONGEST_DELAY: Final = timedelta(hours=24)
 LEAST: Final = timedelta(seconds=1)
 LEAST_UNUSED: Final = timedelta(minutes=1)
 _NAME: Final = re.compile(NAME, re.ASCII)
-_NO_TENANT: Final = "-"
 Order = Literal["none", "device"]
 
 
@@ -120,12 +120,12 @@ class DeclaredQueue:
 
 def document_of(tenant: str, name: str) -> str:
     """The name of the document of a queue."""
-    return f"q {tenant or _NO_TENANT}/{name}"
+    return f"q {tenant_level(tenant)}/{name}"
 
 
 def dead_topic_of(tenant: str, name: str) -> str:
     """The topic of the dead letters of a queue."""
-    return f"{DEAD}{tenant or _NO_TENANT}/{name}"
+    return f"{DEAD}{tenant_level(tenant)}/{name}"
 
 
 def in_order(routes: Iterable[QueueRoute]) -> tuple[QueueRoute, ...]:
