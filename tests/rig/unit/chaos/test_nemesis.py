@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any, cast
 
 import pytest
 
 from homing_rig.chaos.nemesis import Nemesis
-from homing_rig.chaos.schedule import INTAKE, Fault, Kind
+from homing_rig.chaos.schedule import INTAKE, REDIS, Fault, Kind
 from homing_rig.chaos.servers import NodeProcess
 from tests.waiting import PATIENCE, eventually, turns
 
@@ -17,6 +18,12 @@ class FakeNode:
     """A node that is up at once, and serves when a test says so."""
 
     frozen = False
+
+    def freeze(self) -> None:
+        self.frozen = self.running
+
+    def thaw(self) -> None:
+        self.frozen = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,6 +46,10 @@ class FakeNode:
 
 class FakeRedis:
     holder = b"n1 first"
+    listeners = 0
+
+    async def client_kill_filter(self, _type: str) -> int:
+        return self.listeners
 
     async def get(self, _key: str) -> bytes:
         return self.holder
@@ -92,3 +103,32 @@ async def test_a_kill_waits_until_another_node_can_take_over_and_the_next_ones_a
         stage.redis.holder = b"n2 first"
         await eventually(lambda: len(stage.nemesis.takeovers) == 1)
         assert len(stage.nemesis.begun) == 1
+
+
+async def over(stage: Stage, *faults: Fault) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await stage.nemesis.run(faults)
+        await eventually(lambda: not stage.nemesis._under_way)
+
+
+async def test_a_fault_that_met_nobody_did_not_happen(stage: Stage) -> None:
+    cut = Fault(0.0, Kind.CUT_PUBSUB, REDIS)
+    kills = [Fault(0.0, Kind.KILL, name) for name in ("n1", "n2")]
+    schedule = [cut, *kills]
+    assert stage.nemesis.kinds_in_vain(schedule) == [Kind.CUT_PUBSUB, Kind.KILL]  # none has begun
+    stage.nodes["n1"].running = False
+    await over(stage, kills[0])
+    assert Kind.KILL in stage.nemesis.kinds_in_vain(schedule)
+    await over(stage, *schedule)
+    assert stage.nemesis.kinds_in_vain(schedule) == [Kind.CUT_PUBSUB]
+    stage.redis.listeners = 2
+    await over(stage, cut)
+    assert stage.nemesis.kinds_in_vain(schedule) == []
+
+
+async def test_who_never_serves_again_has_not_returned_soon(stage: Stage) -> None:
+    await over(stage, Fault(0.0, Kind.FREEZE, "n1", 0.001))
+    assert stage.nemesis.returns == [pytest.approx(0.0, abs=PATIENCE)]
+    stage.nodes["n1"].serves = False
+    await over(stage, Fault(0.0, Kind.FREEZE, "n1", 0.001))
+    assert stage.nemesis.returns[1] == math.inf

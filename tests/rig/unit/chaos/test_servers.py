@@ -32,7 +32,16 @@ async def test_a_server_that_ends_by_itself_has_died_and_one_that_is_ended_has_n
     one.dies = True
     await one.spawn()
     await eventually(lambda: not one.running)
+    assert one.died == 1, "also before anybody starts it again"
     one.dies = False
     await one.spawn()
     assert one.died == 1
     await one.kill()
+
+
+def test_a_traceback_in_its_log_is_counted_as_it_is_written_by_structlog_or_by_python(tmp_path: Path) -> None:
+    one = Sleeper("one", tmp_path)
+    assert one.tracebacks == 0
+    record = r'{"event": "observer_failed", "exception": "Traceback (most recent call last):\n  File ..."}'
+    one.log.write_text(f'{{"event": "node_ready"}}\n{record}\nTraceback (most recent call last):\n  File ...\n')
+    assert one.tracebacks == 2

@@ -220,13 +220,15 @@ class Witness:
     kept: int = 0
     """`$SYS/broker/store/messages/count`, at most: what it keeps for those who have not acknowledged it."""
     rounds: int = 0
+    _told: asyncio.Event = field(default_factory=asyncio.Event)
     _client: PahoMqttClient | None = None
 
     async def start(self) -> None:
-        """Begin to listen."""
+        """Begin to listen; TimeoutError when the broker does not tell: nothing dropped is then no good news."""
         self._client = PahoMqttClient(login(RIG_USER, "witness", self.port), Counter())
         await self._client.start([Subscription(one, 0) for one in (_DROPPED, _SHARED, _KEPT)], self._hear)
-        await self._client.wait_connected()
+        async with asyncio.timeout(START_SECONDS):
+            await self._told.wait()
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -246,3 +248,4 @@ class Witness:
         else:
             self.dropped = count
             self.rounds += 1
+            self._told.set()

@@ -20,6 +20,7 @@ DATABASES: Final = ("events", "telemetry")
 PAGE: Final = 1000
 AGAIN_SECONDS: Final = 0.25
 
+EVENTS_TAKEN: Final = Figure("events_taken", ">=", 1, "events that the broker has acknowledged to devices")
 EVENTS_LOST: Final = Figure("events_lost", "=", 0, "events that the broker had acknowledged and the log has not")
 EVENTS_JUMPED: Final = Figure(
     "events_jumped", "=", 0, "events that came before one that was said earlier on their topic"
@@ -27,7 +28,7 @@ EVENTS_JUMPED: Final = Figure(
 POSITIONS_FELL: Final = Figure("positions_fell", "=", 0, "events whose position is not above the one before")
 STALE: Final = Figure("stale_values", "=", 0, "topics whose last value is not what was said last")
 DISAGREE: Final = Figure("readers_differ", "=", 0, "nodes whose readers do not get the same log")
-KEPT: Final = (EVENTS_LOST, EVENTS_JUMPED, POSITIONS_FELL, STALE, DISAGREE)
+KEPT: Final = (EVENTS_TAKEN, EVENTS_LOST, EVENTS_JUMPED, POSITIONS_FELL, STALE, DISAGREE)
 """What holds of events in every scenario."""
 
 

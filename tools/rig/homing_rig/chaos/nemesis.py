@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Final
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -16,7 +18,7 @@ from app.core import keys
 from app.core.events.keys import role
 from homing_rig.chaos import broker_log
 from homing_rig.chaos.options import SHARE_GROUP, ChaosError
-from homing_rig.chaos.proxy import FaultProxy
+from homing_rig.chaos.proxy_process import RemoteProxy
 from homing_rig.chaos.redis_pair import RedisPair
 from homing_rig.chaos.schedule import BROKER, INTAKE, REDIS, SLOW_MS, Fault, Kind
 from homing_rig.chaos.servers import (
@@ -30,6 +32,9 @@ from homing_rig.chaos.servers import (
 from homing_rig.chaos.strangers import login, stranger
 from homing_rig.rights import NODE_USER
 
+BACK_SECONDS: Final = 30.0
+"""Who does not serve within this time has not come back."""
+
 
 @dataclass(slots=True)
 class Nemesis:
@@ -39,16 +44,18 @@ class Nemesis:
     broker: MosquittoProcess
     store: RedisProcess
     redis: Redis
-    proxies: Mapping[str, FaultProxy]
+    proxies: Mapping[str, RemoteProxy]
     note: Callable[[str, str, str], None]
     """Called with kind, target and phase (`begin`, `end`) of each fault."""
     pair: RedisPair | None = None
     """The Redis and its replica, where it has one."""
     counts: Counter[str] = field(default_factory=Counter)
+    in_vain: Counter[str] = field(default_factory=Counter)
+    """The faults of each kind that met nobody: the target was down already, or had no connection to break."""
     stop_seconds: list[float] = field(default_factory=list)
     """How long each orderly stop took."""
     returns: list[float] = field(default_factory=list)
-    """Seconds from the start of a service, or the end of a freeze, until it was ready."""
+    """Seconds from the start of a service, or the end of a freeze, until it was ready; infinite where it never was."""
     receiving: list[float] = field(default_factory=list)
     """Seconds from the start of the broker until all nodes were ready again."""
     takeovers: list[float] = field(default_factory=list)
@@ -62,6 +69,10 @@ class Nemesis:
     _former: set[bytes] = field(default_factory=set)
     """Who brought events in until his process was killed; Redis may still name him."""
     _choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def kinds_in_vain(self, schedule: Iterable[Fault]) -> list[Kind]:
+        """Return the kinds of faults in a schedule of which none met anybody, or none ever began."""
+        return sorted(kind for kind in {one.kind for one in schedule} if self.counts[kind] <= self.in_vain[kind])
 
     async def run(self, schedule: Sequence[Fault]) -> None:
         """Inject every fault at its time; returns when the last one has begun."""
@@ -83,7 +94,7 @@ class Nemesis:
         while self._under_way:
             await asyncio.gather(*self._under_way)
         for proxy in self.proxies.values():
-            proxy.heal()
+            await proxy.heal()
         for service in (self.store, self.broker, *self.nodes.values()):
             if service.name not in self._staying_down:
                 service.thaw()
@@ -182,6 +193,7 @@ class Nemesis:
     async def _kill(self, fault: Fault) -> None:
         service = self._service(fault.target)
         was_running = service.running
+        self._hit(fault, was_running)
         await service.kill()
         if not fault.seconds:
             self._staying_down.add(service.name)
@@ -191,36 +203,38 @@ class Nemesis:
 
     async def _restart(self, fault: Fault) -> None:
         service = self._service(fault.target)
+        self._hit(fault, service.running)
         self.stop_seconds.append(await service.stop())
         await asyncio.sleep(fault.seconds)
         await self._bring_back(service)
 
     async def _freeze(self, fault: Fault) -> None:
         service = self._service(fault.target)
+        was_running = service.running
+        self._hit(fault, was_running)
         service.freeze()
         await asyncio.sleep(fault.seconds)
         service.thaw()
-        began = asyncio.get_running_loop().time()
-        if await service.until_ready(10.0):
-            self.returns.append(asyncio.get_running_loop().time() - began)
+        if was_running:
+            await self._until_back(service, asyncio.get_running_loop().time())
 
-    async def _cut_pubsub(self, _fault: Fault) -> None:
-        try:
-            await self.redis.client_kill_filter(_type="pubsub")
-        except RedisError:
-            self.counts["cut_pubsub failed"] += 1
+    async def _cut_pubsub(self, fault: Fault) -> None:
+        cut = 0
+        with suppress(RedisError):
+            cut = await self.redis.client_kill_filter(_type="pubsub")
+        self._hit(fault, cut)
 
     async def _blackhole(self, fault: Fault) -> None:
         proxy = self.proxies[fault.target]
-        proxy.blackhole()
+        self._hit(fault, await proxy.blackhole())
         await asyncio.sleep(fault.seconds)
-        proxy.heal()
+        await proxy.heal()
 
     async def _slow(self, fault: Fault) -> None:
         proxy = self.proxies[fault.target]
-        proxy.latency(timedelta(milliseconds=SLOW_MS))
+        self._hit(fault, await proxy.latency(timedelta(milliseconds=SLOW_MS)))
         await asyncio.sleep(fault.seconds)
-        proxy.heal()
+        await proxy.heal()
 
     async def _flush(self, _fault: Fault) -> None:
         await self.redis.flushall()
@@ -274,8 +288,15 @@ class Nemesis:
     async def _bring_back(self, service: ServerProcess) -> None:
         began = asyncio.get_running_loop().time()
         await service.spawn()
-        if await service.until_ready(30.0):
-            self.returns.append(asyncio.get_running_loop().time() - began)
+        await self._until_back(service, began)
         if service is self.broker:
             await asyncio.gather(*(node.until_ready(30.0) for node in self.nodes.values()))
             self.receiving.append(asyncio.get_running_loop().time() - began)
+
+    async def _until_back(self, service: ServerProcess, began: float) -> None:
+        back = await service.until_ready(BACK_SECONDS)
+        self.returns.append(asyncio.get_running_loop().time() - began if back else math.inf)
+
+    def _hit(self, fault: Fault, met: int) -> None:
+        """Note whom a fault met: how many processes or connections."""
+        self.in_vain[fault.kind] += not met

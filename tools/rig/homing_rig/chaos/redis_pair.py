@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from homing_rig.chaos.options import ChaosError
-from homing_rig.chaos.proxy import FaultProxy
+from homing_rig.chaos.proxy_process import RemoteProxy
 from homing_rig.chaos.servers import POLL_SECONDS, START_SECONDS, RedisProcess
 from homing_rig.rights import PASSWORD, RIG_USER
 
@@ -23,7 +23,7 @@ class RedisPair:
     """A primary and a replica behind addresses that lead to the primary of the moment."""
 
     def __init__(
-        self, primary: RedisProcess, replica: RedisProcess, link: FaultProxy, addresses: Mapping[str, FaultProxy]
+        self, primary: RedisProcess, replica: RedisProcess, link: RemoteProxy, addresses: Mapping[str, RemoteProxy]
     ) -> None:
         """The replica follows through `link`. All belong to the caller, who starts the primary before `start`."""
         self.primary = primary
@@ -35,7 +35,7 @@ class RedisPair:
 
     async def start(self) -> None:
         """Start the replica; ChaosError when it never has what the primary has."""
-        self._link.target = ("127.0.0.1", self.primary.port)
+        await self._link.lead_to(self.primary.port)
         self.replica.follow(self._link.port)
         await self.replica.start()
         await self._in_step()
@@ -51,17 +51,17 @@ class RedisPair:
     async def _fail_over(self, seconds: float) -> float:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self._link.blackhole()
+        await self._link.blackhole()
         await asyncio.sleep(BEHIND_SECONDS)
         await self.primary.kill()
-        self._link.reset()  # and what it held is gone
-        self._link.heal()
+        await self._link.reset()  # and what it held is gone
+        await self._link.heal()
         async with _connected(self.replica) as promoted:
             await promoted.replicaof("NO", "ONE")
         self.primary, self.replica = self.replica, self.primary
         self.primary.follow(None)
         for address in self._addresses.values():
-            address.target = ("127.0.0.1", self.primary.port)
+            await address.lead_to(self.primary.port)
         await asyncio.sleep(seconds)
         await self.start()
         return loop.time() - began

@@ -20,7 +20,7 @@ from homing_rig.chaos.load import Finals, Job, Load
 from homing_rig.chaos.nemesis import Nemesis
 from homing_rig.chaos.options import SHARE_GROUP, ChaosOptions
 from homing_rig.chaos.ordered import PROFILE
-from homing_rig.chaos.proxy import FaultProxy
+from homing_rig.chaos.proxy_process import ProxyProcess, RemoteProxy
 from homing_rig.chaos.recorder import Recorder
 from homing_rig.chaos.redis_pair import RedisPair
 from homing_rig.chaos.scenario import Form, Scenario
@@ -148,7 +148,10 @@ class Rig:
             return said
 
     async def note_counters(self) -> None:
-        """Put the counters of all nodes, and of the broker, into the history; measure what Redis refused to nodes."""
+        """Put the counters of all nodes, and of the broker, into the history.
+
+        Measure what Redis refused to nodes, which mistakes they survived, and which faults did not happen.
+        """
         for name, node in self.nodes.items():
             if not node.running:
                 continue
@@ -157,6 +160,8 @@ class Rig:
                 for counter, value in said["self"]["counters"].items():
                     self.recorder.metric(name, counter, float(value))
         self.measures["refused_rights"] = len(await self.redis.acl_log())
+        self.measures["tracebacks"] = sum(node.tracebacks for node in self.nodes.values())
+        self.measures["kinds_in_vain"] = len(self.nemesis.kinds_in_vain(self.schedule))
         self.recorder.metric("broker", BROKER_DROPPED, self.witness.dropped)
 
 
@@ -181,8 +186,9 @@ async def rig_of(
         for service in (redis_service, broker):
             stack.push_async_callback(service.kill)
             await service.start()
-        proxies: dict[str, FaultProxy] = {}
-        pair = await _pair(stack, redis_service, folder, proxies) if scenario.replica else None
+        proxies: dict[str, RemoteProxy] = {}
+        ways = await stack.enter_async_context(ProxyProcess(folder / "proxies.log"))
+        pair = await _pair(stack, redis_service, folder, ways, proxies) if scenario.replica else None
         own = redis_service.port if pair is None else proxies["rig"].port
         redis = Redis(port=own, username=RIG_USER, password=PASSWORD)
         stack.push_async_callback(redis.aclose)
@@ -191,7 +197,7 @@ async def rig_of(
         for number in range(1, form.nodes + 1):
             name, port = f"n{number}", redis_service.port
             if scenario.proxies or pair is not None:
-                proxies[name] = await stack.enter_async_context(FaultProxy("127.0.0.1", port, seed=options.seed))
+                proxies[name] = await ways.open(port, seed=options.seed)
                 port = proxies[name].port
             asks = {} if guard is None else guard.settings
             settings = _settings(form, options, port, broker, profiles) | asks
@@ -235,11 +241,11 @@ async def rig_of(
 
 
 async def _pair(
-    stack: AsyncExitStack, primary: RedisProcess, folder: Path, proxies: dict[str, FaultProxy]
+    stack: AsyncExitStack, primary: RedisProcess, folder: Path, ways: ProxyProcess, proxies: dict[str, RemoteProxy]
 ) -> RedisPair:
     """Give this Redis a replica; the proxies, also those that come later, lead to the primary of the moment."""
-    proxies["rig"] = await stack.enter_async_context(FaultProxy("127.0.0.1", primary.port))
-    link = await stack.enter_async_context(FaultProxy("127.0.0.1", primary.port))
+    proxies["rig"] = await ways.open(primary.port)
+    link = await ways.open(primary.port)
     pair = RedisPair(primary, RedisProcess(folder, name="redis-2"), link, proxies)
     stack.push_async_callback(pair.replica.kill)
     await pair.start()

@@ -94,6 +94,8 @@ def prepare(options: ChaosOptions) -> tuple[Scenario, Form, list[Fault]]:
         schedule = sorted(read_schedule(options.schedule))
     else:
         schedule = sorted(scenario.plan(random.Random(f"{options.seed} {scenario.name}"), form))
+        if not schedule and scenario.plan(random.Random(0), scenario.full):
+            raise ConfigurationError(f"seconds: {form.seconds or 0:g}; {scenario.name} ends before its first fault")
     check(
         schedule,
         [f"n{number + 1}" for number in range(form.nodes)],
@@ -111,18 +113,7 @@ async def run_scenario(options: ChaosOptions, progress: Progress | None = None) 
     path = folder / "history.jsonl"
     with HistoryWriter(path) as writer:
         recorder = Recorder(writer)
-        recorder.write(
-            Header(
-                scenario=scenario.name,
-                seed=options.seed,
-                started_at=datetime.fromtimestamp(SystemClock().wall(), UTC).isoformat(timespec="seconds"),
-                retention=_retention(form),
-                tolerated=scenario.tolerated,
-                grace=grace_of(options),
-                limits=scenario.limits,
-                settings={"nodes": form.nodes, "rate": form.rate, "seconds": form.seconds, "commands": form.commands},
-            )
-        )
+        recorder.write(header_of(scenario, form, options))
         async with rig_of(scenario, form, options, schedule, recorder, folder) as rig:
             showing = asyncio.create_task(_show(rig, progress)) if progress is not None else None
             try:
@@ -142,6 +133,21 @@ async def run_scenario(options: ChaosOptions, progress: Progress | None = None) 
     )
     (folder / "report.txt").write_text(_plain(result), "utf-8")
     return result
+
+
+def header_of(scenario: Scenario, form: Form, options: ChaosOptions) -> Header:
+    """What the checker must know of a run."""
+    return Header(
+        scenario=scenario.name,
+        seed=options.seed,
+        started_at=datetime.fromtimestamp(SystemClock().wall(), UTC).isoformat(timespec="seconds"),
+        retention=_retention(form),
+        tolerated=scenario.tolerated,
+        expects=scenario.expects,
+        grace=grace_of(options),
+        limits=scenario.limits,
+        settings={"nodes": form.nodes, "rate": form.rate, "seconds": form.seconds, "commands": form.commands},
+    )
 
 
 def _judged(figure: Figure, value: float | None, *, short: bool) -> Judged:

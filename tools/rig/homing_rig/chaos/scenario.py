@@ -92,5 +92,7 @@ class Scenario:
     """By how many seconds the wall clocks of the first nodes are wrong."""
     limits: Mapping[str, float] = field(default_factory=dict)
     """Figures of the checker that may be more here than elsewhere."""
+    expects: tuple[str, ...] = ("I1", "I2", "I3", "I4", "I5", "I7", "F5")
+    """Invariants for which a run must have evidence: where no device answers and nobody is told, nothing is lost."""
     tolerated: tuple[str, ...] = ()
     """Kinds of violations that the scenario cannot exclude; they are counted and shown."""

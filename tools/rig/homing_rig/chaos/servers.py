@@ -37,6 +37,8 @@ START_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 20.0
 """More than a node may take to stop; then it is killed."""
 POLL_SECONDS: Final = 0.05
+TRACEBACK: Final = "Traceback (most recent call last)"
+"""The words with which Python begins one, as it stands in a record of JSON as well."""
 
 
 def require_binary(name: str) -> str:
@@ -93,8 +95,7 @@ class ServerProcess:
         self.folder.mkdir(parents=True)
         self.log = self.folder / "log"
         self.frozen = False
-        self.died = 0
-        """How often it ended though nobody had ended it, as far as was noticed when it was started again."""
+        self._died_before = 0
         self._to_end = False
         self._process: Process | None = None
         self._spawning = asyncio.Lock()
@@ -105,6 +106,12 @@ class ServerProcess:
         return self._process is not None and self._process.returncode is None
 
     @property
+    def died(self) -> int:
+        """How often it ended though nobody had ended it."""
+        is_dead = self._process is not None and not self.running
+        return self._died_before + (is_dead and not self._to_end)
+
+    @property
     def usage(self) -> psutil.Process:
         """The memory and files of the running process."""
         return psutil.Process(self._alive().pid)
@@ -113,6 +120,14 @@ class ServerProcess:
     def log_text(self) -> str:
         """Everything it said so far."""
         return self.log.read_text("utf-8", errors="replace") if self.log.exists() else ""
+
+    @property
+    def tracebacks(self) -> int:
+        """The number of lines of its log with a traceback."""
+        if not self.log.exists():
+            return 0
+        with self.log.open(errors="replace") as lines:
+            return sum(TRACEBACK in line for line in lines)
 
     async def start(self) -> None:
         """Start it, if it does not run, and return when it serves; ChaosError when it never does."""
@@ -125,7 +140,7 @@ class ServerProcess:
         async with self._spawning:
             if self.running:
                 return
-            self.died += self._process is not None and not self._to_end
+            self._died_before = self.died
             self.frozen = self._to_end = False
             self._process = await self._launch()
 

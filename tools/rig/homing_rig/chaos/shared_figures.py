@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -14,9 +15,9 @@ from homing_rig.chaos.scenario import Figure
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The value that this share of all values does not exceed; 0 when there are none."""
+    """The value that this share of all values does not exceed; not a number, which reaches no figure, without any."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan
 
 
 def milliseconds(calls: Sequence[Call], share: float) -> float:
@@ -71,6 +72,11 @@ ANSWERED = Figure("callers_failed", "=", 0, "callers who got no answer, retries 
 NOT_BACK = Figure("not_back", "=", 0, "nodes that did not serve again after all faults were over")
 DIED = Figure("died", "=", 0, "nodes that ended though nobody had ended them")
 REFUSED = Figure("refused_rights", "=", 0, "calls that Redis refused, as a node's user has no right to them")
+TRACEBACKS = Figure("tracebacks", "=", 0, "records of nodes with a traceback: mistakes that they survived")
+PROVOKED = Figure("kinds_in_vain", "=", 0, "kinds of faults in the schedule of which none met anybody")
 
-SOUND = (LOST, WRONG, DUPLICATES, HUNG, UNFINISHED, UNREAD, OVERRUN, NOT_BACK, DIED, REFUSED)
+SOUND = (LOST, WRONG, DUPLICATES, HUNG, UNFINISHED, UNREAD, OVERRUN, NOT_BACK, DIED, REFUSED, TRACEBACKS, PROVOKED)
 """What holds in every scenario."""
+
+NOBODY_WAITS = ("I1", "I2", "I3", "I4", "I7", "F5")
+"""Invariants for which a run has evidence although all callers take 202, so that nobody is told an outcome."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import aiohttp
 
-from homing_rig.chaos.kept_events import EVENTS_JUMPED, KEPT, Kept
+from homing_rig.chaos.kept_events import EVENTS_JUMPED, EVENTS_TAKEN, KEPT, Kept
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.events import COMMANDS, LOG, SHORT_LOG, judge_events, talkers_of
@@ -26,10 +26,17 @@ class Memory:
     """The most memory that a node used while this was looked at, in MiB."""
 
     def __init__(self, rig: Rig) -> None:
-        self.most = 0.0
         self._nodes = rig.nodes
+        self._most = 0.0
         self._task = asyncio.create_task(self._look())
         rig.stack.callback(self._task.cancel)
+
+    @property
+    def most(self) -> float:
+        """The most so far; an error when nobody looks any more."""
+        if self._task.done():
+            self._task.result()
+        return max(self._most, self.now())
 
     def now(self) -> float:
         """The memory of the largest node at this moment, in MiB."""
@@ -37,7 +44,7 @@ class Memory:
 
     async def _look(self) -> None:
         while True:
-            self.most = max(self.most, self.now())
+            self._most = max(self._most, self.now())
             await asyncio.sleep(0.1)
 
 
@@ -143,6 +150,7 @@ E5 = Scenario(
     figures=(
         *SOUND,
         ANSWERED,
+        EVENTS_TAKEN,
         EVENTS_JUMPED,
         Figure("p99_ratio", "<=", 1.5, "p99 of waiting callers, as a multiple of calm", timing=True),
         Figure("rss_mib", "<=", 300, "memory of the largest node, in MiB"),

@@ -14,7 +14,7 @@ import orjson
 
 from app.core.events import keys
 from app.core.events.event import Shard
-from homing_rig.chaos.kept_events import EVENTS_JUMPED, EVENTS_LOST, KEPT, Kept
+from homing_rig.chaos.kept_events import EVENTS_JUMPED, EVENTS_LOST, EVENTS_TAKEN, KEPT, Kept
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.event_bounds import FULL_BYTES, LARGE, Memory, quiet
@@ -48,6 +48,7 @@ async def _turnover(rig: Rig) -> None:
         await asyncio.sleep(0.2)
     ended.set()
     rig.measures |= {
+        "events_taken": talkers.total,
         "events_lost": heard.missing(talkers),
         "events_jumped": heard.jumped(talkers),
         "events_repeated": heard.repeated(),
@@ -189,6 +190,7 @@ E7 = Scenario(
     figures=(
         *SOUND,
         ANSWERED,
+        EVENTS_TAKEN,
         EVENTS_LOST,
         EVENTS_JUMPED,
         Figure("slabs_left", "=", 0, "blocks of events that no catalogue has"),

@@ -24,7 +24,7 @@ from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE, kills_of_any
 from homing_rig.chaos.schedule import REDIS, Fault, Kind
-from homing_rig.chaos.shared_figures import ANSWERED, SOUND, measure
+from homing_rig.chaos.shared_figures import ANSWERED, NOBODY_WAITS, SOUND, measure
 
 HOLD: Final = 1800.0
 BRIEF_HOLD: Final = 1.0
@@ -228,6 +228,7 @@ R31 = Scenario(
         settings=QUICK_LEASE,
     ),
     act=_race,
+    expects=NOBODY_WAITS,
     plan=_deaths,
     fsync="always",
 )

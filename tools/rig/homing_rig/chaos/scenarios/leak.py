@@ -13,7 +13,7 @@ from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE
 from homing_rig.chaos.schedule import Fault, Kind
 from homing_rig.chaos.servers import NodeProcess
-from homing_rig.chaos.shared_figures import ANSWERED, DUPLICATES, HUNG, WRONG, measure
+from homing_rig.chaos.shared_figures import ANSWERED, DUPLICATES, HUNG, PROVOKED, TRACEBACKS, WRONG, measure
 from homing_rig.guard import DATABASE
 from homing_simulator.families import Request
 
@@ -92,6 +92,8 @@ R18 = Scenario(
         DUPLICATES,
         HUNG,
         ANSWERED,
+        TRACEBACKS,
+        PROVOKED,
         Figure("keys_left", "=", 0, "keys in Redis more than before"),
         Figure("files_left", "<=", POOL, "open files of a node more than after the first quarter"),
         Figure("waiters_left", "=", 0, "callers and open commands that a node still holds"),
@@ -117,5 +119,6 @@ R18 = Scenario(
     ),
     act=_leak,
     limits={"unread": UNLIMITED},
+    expects=("I1", "I3", "I7", "I8", "F5"),  # records run out before anybody could read them again
     plan=_kills,
 )

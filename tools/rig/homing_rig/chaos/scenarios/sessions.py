@@ -16,8 +16,20 @@ from homing_rig.chaos.load import Call
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE
+from homing_rig.chaos.scenarios.traffic import ended
 from homing_rig.chaos.schedule import BROKER, REDIS, Fault, Kind
-from homing_rig.chaos.shared_figures import DIED, DUPLICATES, HUNG, LOST, NOT_BACK, REFUSED, WRONG, measure
+from homing_rig.chaos.shared_figures import (
+    DIED,
+    DUPLICATES,
+    HUNG,
+    LOST,
+    NOT_BACK,
+    PROVOKED,
+    REFUSED,
+    TRACEBACKS,
+    WRONG,
+    measure,
+)
 from homing_rig.chaos.watcher import OK, Watcher
 
 NOTICING_SECONDS = 5.0
@@ -33,6 +45,8 @@ OUTLASTING = 7200
 LONG_RECORDS = {"HOMING_STORE_RETENTION": "86400s"}
 UNLIMITED = 1e12
 
+SURVIVED = (WRONG, HUNG, NOT_BACK, DIED, REFUSED, TRACEBACKS, PROVOKED)
+"""What holds whatever is forgotten or taken away."""
 AFTERWARDS = Figure("after_unanswered", "=", 0, "commands that were not answered though all nodes were ready again")
 GHOSTS = Figure("ghosts", "=", 0, "shared subscriptions at the broker that belong to no node")
 READY_AGAIN = Figure("return_s", "<=", 5, "seconds from a fault until all nodes were ready again", timing=True)
@@ -51,7 +65,7 @@ async def _break(rig: Rig) -> Watcher:
     rig.phase = "afterwards"
     after = await rig.load.run(rig.job(group="after", seconds=None, commands=AFTER_COMMANDS, share_async=0.0))
     await rig.settle()
-    watching.cancel()
+    await ended(watching)
     measure(rig)
     rig.measures["after_unanswered"] = unanswered(after)
     rig.measures["ghosts"] = await _ghosts(rig)
@@ -108,7 +122,7 @@ R24 = Scenario(
     name="R24",
     title="the store loses its memory",
     provoke="FLUSHALL, and kill -9 of Redis that comes back without its data, in turn, under load",
-    figures=(WRONG, HUNG, NOT_BACK, DIED, REFUSED, AFTERWARDS, GHOSTS, READY_AGAIN),
+    figures=(*SURVIVED, AFTERWARDS, GHOSTS, READY_AGAIN),
     full=Form(seconds=120, rate=100, every=15.0, down=2.0, timeout=10.0, patience=20.0),
     short=Form(seconds=10, rate=40, every=5.0, down=1.0, timeout=5.0, patience=10.0),
     act=_break_and_look,
@@ -127,7 +141,7 @@ R25 = Scenario(
     name="R25",
     title="long outage of the store",
     provoke="Redis stops and is back with its data, two hours later as its clock tells; sessions are kept for one",
-    figures=(LOST, WRONG, DUPLICATES, HUNG, NOT_BACK, DIED, REFUSED, AFTERWARDS, GHOSTS, READY_AGAIN),
+    figures=(LOST, DUPLICATES, *SURVIVED, AFTERWARDS, GHOSTS, READY_AGAIN),
     full=Form(seconds=120, rate=100, every=20.0, timeout=10.0, patience=20.0, settings=LONG_RECORDS),
     short=Form(seconds=6, rate=40, every=6.0, timeout=5.0, patience=10.0, settings=LONG_RECORDS | QUICK_LEASE),
     act=_break_and_look,
@@ -156,7 +170,7 @@ R26 = Scenario(
     name="R26",
     title="clock steps of the store",
     provoke="Redis's clock goes two hours forward (sessions are kept for one), and back after kill -9 of a node",
-    figures=(LOST, WRONG, DUPLICATES, HUNG, NOT_BACK, DIED, REFUSED, AFTERWARDS, GHOSTS, READY_AGAIN),
+    figures=(LOST, DUPLICATES, *SURVIVED, AFTERWARDS, GHOSTS, READY_AGAIN),
     full=Form(seconds=120, rate=100, every=30.0, timeout=10.0, patience=20.0, settings=LONG_RECORDS),
     short=Form(
         seconds=10, rate=40, every=10.0, down=1.0, timeout=5.0, patience=10.0, settings=LONG_RECORDS | QUICK_LEASE
@@ -191,12 +205,8 @@ R27 = Scenario(
     title="a thief in the group",
     provoke="somebody who knows the name of the share group subscribes to it and swallows its share, then leaves",
     figures=(
-        WRONG,
         DUPLICATES,
-        HUNG,
-        NOT_BACK,
-        DIED,
-        REFUSED,
+        *SURVIVED,
         Figure("unnoticed", "=", 0, "nodes that did not say that canaries are missing while the thief was there"),
         AFTERWARDS,
         GHOSTS,
@@ -248,12 +258,8 @@ R28 = Scenario(
     title="a stranger takes a node's session",
     provoke="somebody connects with the client id of a random node, comes back whenever he is thrown out, and stays",
     figures=(
-        WRONG,
         DUPLICATES,
-        HUNG,
-        NOT_BACK,
-        DIED,
-        REFUSED,
+        *SURVIVED,
         Figure("not_begun_again", "=", 0, "nodes that were not ready as another incarnation while he was there"),
         Figure("beside_unanswered", "=", 0, "commands not answered, sent after that and while he was there"),
         AFTERWARDS,
