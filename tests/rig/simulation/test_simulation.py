@@ -10,6 +10,7 @@ import pytest
 from app.commands.send.invoker import Invocation, Invoker
 from app.commands.send.registrar import CommandRequest
 from app.core.errors import BrokerUnavailableError
+from app.observers.measures import CommandMeasures
 from homing_rig.chaos.history import Executed, FinalRead, Ok
 from homing_rig.simulation import suite
 from homing_rig.simulation.coverage import Stage, possible
@@ -123,3 +124,11 @@ def test_coverage_is_told(homing: Homing) -> None:
     assert any(line.endswith(" node ready") for line in lines)
     assert lines[-1].startswith("met ")
     assert f" of {len(possible())} states; never: " in lines[-1]
+
+
+def test_a_mistake_of_who_listens_to_commands_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_facts: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(CommandMeasures, "closed", fails)
+    assert {one.rule for one in run(plan_of(0, 5)).breaches} == {"S3 observer.failed"}

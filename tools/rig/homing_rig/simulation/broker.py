@@ -79,6 +79,14 @@ class _Session:
     away_since: float = 0.0
 
 
+@dataclass(slots=True)
+class _Route:
+    """The sessions that are subscribed to a topic: by themselves, and as members of groups; each with its QoS."""
+
+    plain: list[tuple[_Session, int]] = field(default_factory=list)
+    shared: dict[str, list[tuple[_Session, int]]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Quirks:
     """The points in which brokers differ; the defaults are Mosquitto's."""
@@ -103,6 +111,8 @@ class SimBroker:
         self.dropped = 0
         self._loop = loop
         self._sessions: dict[str, _Session] = {}
+        self._routes: dict[str, _Route] = {}
+        """By topic, until a session or a subscription comes or goes."""
         self._turns: dict[str, int] = {}
         self._numbers = count(1)
         self._chance = chance
@@ -125,6 +135,7 @@ class SimBroker:
             self._left(session, told=False)
         if session is None or clean:
             session = self._sessions[guest.client_id] = _Session()
+            self._routes.clear()
         session.guest = guest
         guest.connection.to_client.send(guest.client.on_connack)
         again = [
@@ -138,6 +149,7 @@ class SimBroker:
         """SUBSCRIBE, with one packet for all."""
         session = self._of(guest)
         if session is not None:
+            self._routes.clear()
             for one in subscriptions:
                 session.subscriptions[one.topic_filter] = one.qos
             guest.connection.to_client.send(guest.client.on_suback)
@@ -146,6 +158,7 @@ class SimBroker:
         """UNSUBSCRIBE; what is queued still arrives."""
         session = self._of(guest)
         if session is not None:
+            self._routes.clear()
             for one in filters:
                 session.subscriptions.pop(one, None)
             guest.connection.to_client.send(guest.client.on_suback)
@@ -186,6 +199,7 @@ class SimBroker:
             self._left(session, told=False)
             if not keep_session:
                 del self._sessions[guest.client_id]
+                self._routes.clear()
 
     def lost(self, guest: Guest) -> None:
         """The connection has ended without a DISCONNECT."""
@@ -195,6 +209,7 @@ class SimBroker:
 
     def restart(self) -> None:
         """Come back after a stop: what was kept is there, but no connection."""
+        self._routes.clear()
         for session in self._sessions.values():
             session.guest = None
             session.away_since = self._loop.time()
@@ -220,27 +235,34 @@ class SimBroker:
         for client_id, session in tuple(self._sessions.items()):
             if session.guest is None and session.away_since < before:
                 del self._sessions[client_id]
+                self._routes.clear()
 
     def _end_of(self, life: timedelta | None) -> float:
         """The instant after which nobody is handed a message: this broker looks at whole seconds, as Mosquitto."""
         return inf if life is None else floor(self._loop.time()) + expiry_interval(life) + 1.0
 
-    def _route(self, message: ReceivedMessage, expires_at: float) -> bool:
-        matched = False
-        shared: dict[str, list[tuple[_Session, int]]] = {}
+    def _route_of(self, topic: str) -> _Route:
+        found = _Route()
         for session in self._sessions.values():
             plain = -1
             for topic_filter, qos in session.subscriptions.items():
-                if not _matches(topic_filter, message.topic):
+                if not _matches(topic_filter, topic):
                     continue
                 if not topic_filter.startswith(SHARED):
                     plain = max(plain, qos)
                 else:
-                    shared.setdefault(topic_filter, []).append((session, qos))
+                    found.shared.setdefault(topic_filter, []).append((session, qos))
             if plain >= 0:
-                matched = True
-                self._give(session, message, plain, expires_at)
-        for topic_filter, members in shared.items():
+                found.plain.append((session, plain))
+        return found
+
+    def _route(self, message: ReceivedMessage, expires_at: float) -> bool:
+        route = self._routes.get(message.topic)
+        if route is None:
+            route = self._routes[message.topic] = self._route_of(message.topic)
+        for session, qos in route.plain:
+            self._give(session, message, qos, expires_at)
+        for topic_filter, members in route.shared.items():
             there = members if self.quirks.absent_members else [one for one in members if one[0].guest is not None]
             among = there or members
             turn = self._turns.get(topic_filter)
@@ -248,7 +270,7 @@ class SimBroker:
             self._turns[topic_filter] = turn
             session, qos = among[turn % len(among)]
             self._give(session, message, qos, expires_at)
-        return matched or bool(shared)
+        return bool(route.plain or route.shared)
 
     def _give(self, session: _Session, message: ReceivedMessage, most_qos: int, expires_at: float) -> None:
         qos = min(message.qos, most_qos)

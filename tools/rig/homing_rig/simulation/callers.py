@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import repeat
 from random import Random
 from typing import Annotated, Any, Final
 
@@ -88,11 +89,18 @@ class Callers:
             self._loop.call_at(wish.at, self._begin, wish, context=self.lane.context)
 
     async def read_all(self, command_ids: Sequence[str]) -> None:
-        """Note what a node says of each in the end."""
+        """Note what nodes say of each in the end; each node is asked once, for its share."""
+        shares: dict[str, list[str]] = {node.node_id: [] for node in self._nodes if node.running}
         for command_id in command_ids:
-            node = self._chance.choice([one for one in self._nodes if one.running])
-            told = await self._ask(node, partial(node.read, command_id), 5.0)
-            facts = {"state": GONE} if told.command is None else _facts(told.command)
+            shares[self._chance.choice([*shares])].append(command_id)
+        for node in self._nodes:
+            if share := shares.get(node.node_id):
+                told = await self._ask(node, partial(node.read, share), 5.0)
+                self._note(node, zip(share, told.found or repeat(None), strict=False))
+
+    def _note(self, node: SimNode, found: Iterable[tuple[str, Command | None]]) -> None:
+        for command_id, command in found:
+            facts = {"state": GONE} if command is None else _facts(command)
             self._recording.write(FinalRead(at=self._loop.time(), node=node.node_id, command_id=command_id, **facts))
 
     async def probe(self, devices: Sequence[str]) -> list[str]:

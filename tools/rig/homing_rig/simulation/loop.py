@@ -152,14 +152,15 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        lane = self._lane(context)
+        lane = _LANE.get(self.world) if context is None else context.get(_LANE, self.world)
         handle = _Step(callback, args, self, context)
         if lane.dead:
             handle.cancel()
         else:
             lane.ready.append(handle)
-            if not lane.queued:
-                self._queue(lane)
+            if not (lane.queued or lane.held):
+                lane.queued = True
+                self._runnable.append(lane)
         return handle
 
     def call_soon_threadsafe(
@@ -171,7 +172,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        lane = self._lane(context)
+        lane = _LANE.get(self.world) if context is None else context.get(_LANE, self.world)
         timer = _Timer(when, callback, args, self, context)
         if lane.dead:
             timer.cancel()
@@ -226,7 +227,8 @@ class SimLoop(asyncio.BaseEventLoop):
                     f"{lane.name} spins: {self._most_steps} turns at {self.now:.3f} s and no time passes"
                 )
             if lane.queued and not lane.ready:
-                self._unqueue(lane)
+                lane.queued = False
+                runnable.remove(lane)
 
     def _take_turn(self, lane: Lane) -> None:
         ready = lane.ready
@@ -244,8 +246,8 @@ class SimLoop(asyncio.BaseEventLoop):
                     self.call_exception_handler({"message": f"Exception in {handle!r}", "exception": error})
 
     def _advance(self) -> None:
-        timers = self._timers
-        while not self._runnable:
+        timers, runnable = self._timers, self._runnable
+        while not runnable:
             if not timers:
                 raise SimulatorError(f"deadlock at {self.now:.3f} s: nobody has anything to do, ever again")
             when = timers[0][0]
@@ -257,8 +259,9 @@ class SimLoop(asyncio.BaseEventLoop):
                     self._cancelled_timers -= 1
                     continue
                 lane.ready.append(timer)  # also of a dead lane: what it refers to must not end yet
-                if not lane.queued:
-                    self._queue(lane)
+                if not (lane.queued or lane.dead or lane.held):
+                    lane.queued = True
+                    runnable.append(lane)
 
     def _queue(self, lane: Lane) -> None:
         if not (lane.queued or lane.dead or lane.held) and lane.ready:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -72,6 +72,8 @@ class Told:
     command: Command | None = None
     command_id: str | None = None
     replayed: bool = False
+    found: Sequence[Command | None] = ()
+    """The commands that were read; None for those that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +220,9 @@ class SimNode:
         return Told(200, "", command, command.id, replayed)
 
     @staticmethod
-    async def read(command_id: str, life: _Life) -> Told:
-        """GET."""
-        return Told(200, "", await life.kernel.store.read(command_id), command_id)
+    async def read(command_ids: Sequence[str], life: _Life) -> Told:
+        """GET, of many."""
+        return Told(200, found=await life.kernel.store.get(command_ids))
 
     @staticmethod
     async def cancel(command_id: str, life: _Life) -> Told:

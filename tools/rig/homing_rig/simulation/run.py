@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import structlog
 
@@ -18,6 +18,9 @@ from homing_rig.simulation.loop import SimLoop, bury, lane_name
 from homing_rig.simulation.plan import Plan
 from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.world import World
+
+SURVIVED: Final = ("handler_error", "observer.failed")
+"""The counters of mistakes that a node survives: those of who takes messages, and of who listens to commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,8 @@ def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Find
     breaches += [Breach("L2 not_served", one) for one in world.unserved]
     for node in world.nodes.values():
         breaches += [Breach("S3 part_ended", f"{node.node_id}: {one}") for one in node.failures]
-        mistakes = node.counters["handler_error"]
-        breaches += [Breach("S3 handler_error", f"{node.node_id}: {mistakes} times")] if mistakes else []
+        survived = {name: node.counters[name] for name in SURVIVED if node.counters[name]}
+        breaches += [Breach(f"S3 {name}", f"{node.node_id}: {count} times") for name, count in survived.items()]
     breaches += [Breach("S3 exception", one) for one in problems]
     counted = [sorted(node.counters.items()) for node in world.nodes.values()]
     digest = world.recording.digest(loop.steps, counted)
