@@ -262,7 +262,10 @@ def _died(case: Case) -> str:
 
 
 def _died_meanwhile(case: Case) -> str:
-    return f"{_died(case)}; an answer counts until its deadline"
+    return (
+        f"{_died(case)}; until its deadline an answer counts, and a repetition with its idempotency key waits for it: "
+        "whoever may do it twice sends it with another key"
+    )
 
 
 def _is_silence(case: Case) -> bool:

@@ -100,6 +100,12 @@ def test_each_row_of_the_table(known: Case, verdict: Verdict) -> None:
     assert said.text
 
 
+def test_the_caller_of_a_dead_node_is_told_what_the_key_does_meanwhile() -> None:
+    open_still = judge(case(CommandState.PENDING, orphaned=True)).text
+    assert "idempotency key waits" in open_still
+    assert "idempotency key" not in judge(case(reach=NOTHING_KNOWN)).text
+
+
 def test_what_others_said_at_another_time_is_not_near() -> None:
     other = MissedMessage(
         5, "n2", "thing/product/SN2/services_reply", "unknown", "239-01M80ZQYYQW6PR18C8J3RFTSV5", "SN2"
