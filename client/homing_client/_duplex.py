@@ -101,7 +101,7 @@ def _address(url: str) -> str:
 def _options(headers: Mapping[str, str], patience: float) -> dict[str, Any]:
     return {
         "headers": dict(headers),
-        "timeout": httpx2.Timeout(None, connect=min(patience, 5.0)),
+        "timeout": httpx2.Timeout(patience, connect=min(patience, 5.0)),  # until it is open: then pings tell
         "max_message_size_bytes": MAX_MESSAGE,
         "keepalive_ping_interval_seconds": PING_SECONDS,
         "keepalive_ping_timeout_seconds": PING_SECONDS,

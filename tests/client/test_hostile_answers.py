@@ -13,6 +13,7 @@ from homing_client import NO_RETRY, AsyncHoming, HomingError, UnexpectedAnswerEr
 from tests.client.conftest import Open
 from tests.client.twins import all_of, done
 from tests.tcp import listening
+from tests.waiting import PATIENCE
 
 SOON = timedelta(milliseconds=200)
 LOGIN = b"<html>Log in first</html>"
@@ -122,3 +123,21 @@ async def test_a_head_that_trickles_ends_as_well() -> None:
                 async with asyncio.timeout(10):
                     await homing.nodes()
     assert late.value.sent
+
+
+async def test_a_node_that_never_opens_a_connection_is_left_and_a_consumer_stops(open_homing: Open) -> None:
+    """A node that is frozen has a kernel that accepts for it."""
+    asked: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.put_nowait(await reader.readuntil(b"\r\n\r\n"))
+        await reader.read()
+
+    async with asyncio.timeout(PATIENCE), listening(hangs) as port:
+        consumer = open_homing(f"http://127.0.0.1:{port}", retry=NO_RETRY, patience=SOON).consumer()
+        consumer.on("alarms")(lambda _: None)
+        running = asyncio.create_task(done(consumer.run))
+        for _ in range(2):
+            assert (await asked.get()).startswith(b"GET /v1/connect ")
+        consumer.stop()
+        await running
