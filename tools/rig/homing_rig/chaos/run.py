@@ -136,7 +136,7 @@ async def run_scenario(options: ChaosOptions, progress: Progress | None = None) 
 
 
 def header_of(scenario: Scenario, form: Form, options: ChaosOptions) -> Header:
-    """What the checker must know of a run."""
+    """The header of the history of such a run."""
     return Header(
         scenario=scenario.name,
         seed=options.seed,

@@ -107,7 +107,7 @@ class ServerProcess:
 
     @property
     def died(self) -> int:
-        """How often it ended though nobody had ended it."""
+        """The number of times it ended though nobody had ended it."""
         is_dead = self._process is not None and not self.running
         return self._died_before + (is_dead and not self._to_end)
 

@@ -99,6 +99,7 @@ class World:
         await self._come_to_rest()
         if not self.unrest:
             self.unserved = await self._in_lane_of_callers(self.callers.probe(list(self.devices)))
+            await self._come_to_rest()  # else an answer may get its PUBACK after the last reading
         known = dict.fromkeys(self.callers.known)
         known |= dict.fromkeys(one.command_id for one in self.recording.events if isinstance(one, Executed))
         if all(node.running for node in self.nodes.values()):
