@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from app.core.errors import HomingError
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.core.profiles.probes import ProbeEvidence, ProbeFinding
+from app.store.commands import Query
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, by_order, by_value
 from tests.contract.store_rows import Plain, plain
@@ -140,3 +141,17 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
         for store in stage.redis:
             runner.run(store.close())
         runner.run(stage.client.aclose())
+
+
+def with_gone(outcome: Plain) -> Plain:
+    return (*outcome[:2], "gone") if outcome and b'"gone"' in (outcome[4] or b"") else outcome
+
+
+async def all_pages(store: StateStore, query: Query) -> list[Any]:
+    commands: list[Any] = []
+    while True:
+        page = await store.list_commands(query)
+        commands += page.commands
+        if page.cursor is None:
+            return commands
+        query = replace(query, cursor=page.cursor)

@@ -44,6 +44,7 @@ from tests.contract.store_stage import (
     SOON,
     STEPS,
     Stage,
+    all_pages,
     answers,
     devices,
     ends,
@@ -51,8 +52,12 @@ from tests.contract.store_stage import (
     lanes,
     nodes,
     places,
+    stage,
     texts,
+    with_gone,
 )
+
+__all__ = ["stage"]  # a fixture
 
 
 class Histories(RuleBasedStateMachine):
@@ -369,20 +374,6 @@ class Histories(RuleBasedStateMachine):
             assert self.stage.run(store.get(identities)) == commands, type(store).__name__
             found = self.stage.run(store.outcomes(identities))
             assert [with_gone(one) for one in found] == outcomes, type(store).__name__
-
-
-def with_gone(outcome: Plain) -> Plain:
-    return (*outcome[:2], "gone") if outcome and b'"gone"' in (outcome[4] or b"") else outcome
-
-
-async def all_pages(store: StateStore, query: Query) -> list[Any]:
-    commands: list[Any] = []
-    while True:
-        page = await store.list_commands(query)
-        commands += page.commands
-        if page.cursor is None:
-            return commands
-        query = replace(query, cursor=page.cursor)
 
 
 @pytest.mark.parametrize("part", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
