@@ -12,7 +12,7 @@ from app.core.broker.rights import ANYBODY, OWN_NODE, Permit
 from app.core.topictree import MOST_TOPICS
 
 DECIDED_SECONDS: Final = 1.0
-"""How long a decision counts: rules may have an end."""
+"""A decision counts for so long, as rules may have an end."""
 
 
 class AbsentOwners:

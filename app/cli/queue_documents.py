@@ -63,8 +63,8 @@ def show(queue: Tagged, shown: Form, sentence: str) -> None:
     tell(err, f"tag {queue.tag}")
 
 
-def _rerouting(verb: str, does: str) -> Callable[..., None]:
-    """The verb that gives the routes that were typed to the method of `homing.queues` of its name."""
+def _rerouting(name: str, does: str, method_of: Callable[[Homing], Callable[..., Tagged]]) -> Callable[..., None]:
+    """The verb of this name, which gives the routes that were typed to a method of the client."""
 
     def reroute(
         queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)],
@@ -80,16 +80,24 @@ def _rerouting(verb: str, does: str) -> Callable[..., None]:
     ) -> None:
         shown = form(output, as_json=as_json)
         with connected(url, context, shown) as homing:
-            changed = getattr(homing.queues, verb)(queue, routes_of(topic, key, database), if_match=if_match)
+            changed = method_of(homing)(queue, routes_of(topic, key, database), if_match=if_match)
         show(changed, shown, f"queue {queue} has {len(changed.get('routes', ()))} routes")
 
-    reroute.__name__ = verb
+    reroute.__name__ = name
     reroute.__doc__ = f"{does}\n\nExit code: 0 done, 2 wrong input, 6 no node there, 8 not allowed."
     return reroute
 
 
-bind: Final = _rerouting("bind", "Add routes to a queue. Routes that it has already are left as they are.")
-unbind: Final = _rerouting("unbind", "Remove routes from a queue. What it has looked at already is delivered still.")
+bind: Final = _rerouting(
+    "bind",
+    "Add routes to a queue. Routes that it has already are left as they are.",
+    lambda homing: homing.queues.bind,
+)
+unbind: Final = _rerouting(
+    "unbind",
+    "Remove routes from a queue. What it has looked at already is delivered still.",
+    lambda homing: homing.queues.unbind,
+)
 
 
 def export(*, url: Url = None, context: ContextName = None) -> None:

@@ -19,9 +19,9 @@ class PartitionShares:
     """The partitions as one node sees them."""
 
     own: tuple[int, ...]
-    """Those that fall to it."""
+    """The partitions that fall to it."""
     second: tuple[int, ...]
-    """Those that would, if the node that they fall to were gone."""
+    """The partitions that would fall to it if the node that they fall to were gone."""
     others: tuple[int, ...]
     """All other ones, which `others_each` nodes have in common."""
     others_each: int

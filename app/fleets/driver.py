@@ -111,7 +111,7 @@ class RunDriver:
         """Since when a target is away, and when it is looked at again."""
         self._cancelled: set[int] = set()
         self._replaced: set[int] = set()
-        """Those that were cancelled as far as they were not spared."""
+        """The targets whose commands were cancelled as far as they were not spared."""
         self._refused: dict[int, str] = {}
         """Why a command can never be registered."""
         self._missing: dict[int, int] = {}

@@ -76,7 +76,7 @@ class ScheduleAdministrator:
         """Return the schedules of a tenant that this version can read, by name."""
         documents, place = (await self._store.read()).documents, document_of(tenant, "")
         found = (_readable(documents[one]) for one in sorted(documents) if one.startswith(place))
-        return [one for one in found if one is not None and document_of(one.tenant, "") == place]
+        return [one for one in found if one is not None]
 
     async def delete(self, tenant: str | None, name: str, condition: Precondition) -> None:
         """Delete a schedule. What it has begun goes on. ScheduleNotFoundError, PreconditionFailedError."""

@@ -19,7 +19,7 @@ PINGRESP: Final = 0xD0
 MAX_PACKET_SIZE: Final = 5 + 268_435_455
 """Bytes; what the remaining length can say (section 2.1.4)."""
 MAX_EXPIRY_SECONDS: Final = 2**32 - 1
-"""What a Message Expiry Interval can say (section 3.3.2.3.3)."""
+"""The longest Message Expiry Interval (section 3.3.2.3.3)."""
 
 _CONTINUED: Final = 0x80
 """The bit of a variable byte integer that says that another byte follows (section 1.5.5)."""

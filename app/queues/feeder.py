@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -21,10 +20,11 @@ from app.core.events.event import BEGINNING, END, Event, Position, Shard
 from app.core.events.reading import EVERYTHING, Reading
 from app.core.filtertree import FilterTree
 from app.core.queues.dated import not_before_of
-from app.core.queues.loans import MOST_DATED, UNASKED_US, WINDOW_UNASKED, QueueSource, micros_of
+from app.core.queues.loans import QueueSource, micros_of
 from app.core.queues.model import DeclaredQueue
 from app.core.queues.portion import portion_of
 from app.queues.originals import Originals
+from app.queues.shard_feed import FeedPlace, FeedProgress, ShardFeed
 from app.queues.sources import QueueSources, patterns_of
 from app.runtime.telemetry import Counters
 from app.store.events import ArchivedError, EventStore
@@ -37,7 +37,7 @@ TICK_SECONDS: Final = 0.5
 FULL_SECONDS: Final = 0.05
 """The same while a window is full from which somebody takes."""
 BUSY_SECONDS: Final = 1.0
-"""For how long after an event others are looked for as they come, where the log gives hints: some have none."""
+"""A log that gives hints is watched for so long after an event, as some of those that follow have no hint."""
 SLOW_SECONDS: Final = 5.0
 """How often it looks at windows that are full, though nobody takes from them."""
 KEPT_US: Final = 60_000_000
@@ -46,86 +46,6 @@ MOST_REFERENCES: Final = 8 * 128
 """Of one call."""
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class _FeedProgress:
-    """A source as the store last told of it."""
-
-    queue: DeclaredQueue
-    fed: Position
-    until: Position = BEGINNING
-    size: int = 0
-    asked: Position = 0
-    dated: int = 0
-
-    @property
-    def is_left(self) -> bool:
-        """True if no room comes soon: nobody has taken from it for long, or what fills it waits for an instant."""
-        return self.asked < self.fed - UNASKED_US or self.dated >= MOST_DATED
-
-    def room(self, seen: Position) -> int:
-        """References that may be added. A queue nobody takes from is kept short, so that it costs little."""
-        if self.dated >= MOST_DATED:
-            return 0
-        most = self.queue.options.rules.window
-        if self.asked < seen - UNASKED_US:
-            most = min(most, WINDOW_UNASKED)
-        return most - self.size
-
-
-@dataclass(slots=True)
-class _Place:
-    """Sources that were looked through up to the same position of a shard."""
-
-    seen: Position
-    sources: dict[QueueSource, _FeedProgress] = field(default_factory=dict)
-    alone: bool = False
-    """It waits for events to become older, or reads dead letters: it never joins others."""
-    told: Position = END
-    """The store knows of each source at least that it was looked through up to here."""
-
-    def put(self, source: QueueSource, at: _FeedProgress) -> None:
-        self.sources[source] = at
-        self.told = min(self.told, at.fed)
-
-    def join(self, other: _Place) -> None:
-        """Take in the sources of another place."""
-        self.sources |= other.sources
-        self.told = min(self.told, other.told)
-
-
-class _ShardFeed:
-    """One shard, and where its sources are."""
-
-    def __init__(self) -> None:
-        self.places: list[_Place] = []
-        self.full: dict[QueueSource, _FeedProgress] = {}
-        self.known: set[QueueSource] = set()
-
-    def forget(self, queues: Collection[str]) -> None:
-        forgotten = {one for one in self.known if one.queue_id in queues}
-        self.known -= forgotten
-        for sources in (self.full, *(one.sources for one in self.places)):
-            for source in forgotten.intersection(sources):
-                del sources[source]
-        self.places = [one for one in self.places if one.sources]
-
-    def put(self, source: QueueSource, at: _FeedProgress, seen: Position) -> None:
-        """Let it be read for, or wait for room. With all its dead letters read it waits for a redrive, a change."""
-        self.known.add(source)
-        self.full.pop(source, None)
-        if source.dead and seen >= at.until:
-            return
-        if at.room(seen) <= 0:
-            self.full[source] = at
-            return
-        alone = source.dead or bool(at.queue.options.delay)
-        for place in self.places:
-            if place.seen == seen and not (alone or place.alone):
-                place.put(source, at)
-                return
-        self.places.append(_Place(seen, {source: at}, alone, at.fed))
 
 
 class QueueFeeder:
@@ -159,7 +79,7 @@ class QueueFeeder:
         self._mine = mine
         self._clock = clock
         self._counters = counters
-        self._feeds: dict[Shard, _ShardFeed] = {}
+        self._feeds: dict[Shard, ShardFeed] = {}
         self._heads: dict[Shard, Position] = {}
         """Up to where shards have something to read, as far as that is known."""
         self._tree: FilterTree[str] = FilterTree()
@@ -192,7 +112,6 @@ class QueueFeeder:
         for shard, feed in self._feeds.items():
             if feed.places and str(shard) in names:
                 self._heads.pop(shard, None)
-                self._busy_until = self._clock.monotonic() + BUSY_SECONDS
                 self._kicked.set()
 
     async def run(self) -> None:
@@ -264,24 +183,24 @@ class QueueFeeder:
         for feed in self._feeds.values():
             feed.forget({one.id for one in left})
         is_wider = not self._feeds.keys() >= set(shards)
-        self._feeds = {one: self._feeds.get(one) or _ShardFeed() for one in shards}
+        self._feeds = {one: self._feeds.get(one) or ShardFeed() for one in shards}
         return self._by_id.values() if is_wider else come
 
     async def _ask(self, asked: Sequence[QueueSource]) -> None:
         for source, state in zip(asked, await self._store.states(asked), strict=True):
             queue, feed = self._by_id[source.queue_id], self._feeds[source.shard]
             start = self._start(source, queue)
-            at = _FeedProgress(queue, start)
+            at = FeedProgress(queue, start)
             if state is None and queue.options.single:  # nobody may take before there is who says whose turn it is
                 await self._store.feed(source, start, start, start, (), 0)
             elif state is not None:
-                at = _FeedProgress(queue, state.fed, state.until, state.size - state.dated, state.asked, state.dated)
+                at = FeedProgress(queue, state.fed, state.until, state.size - state.dated, state.asked, state.dated)
             feed.put(source, at, at.fed)
 
     def _start(self, source: QueueSource, queue: DeclaredQueue) -> Position:
         return BEGINNING if source.dead else queue.starts.get(self._database, BEGINNING)
 
-    async def _feed_shard(self, shard: Shard, feed: _ShardFeed, now: Position) -> bool:
+    async def _feed_shard(self, shard: Shard, feed: ShardFeed, now: Position) -> bool:
         """A page for each place; those that come to lie within it are read for with it, and join."""
         head = self._heads.get(shard, END)
         feed.places.sort(key=lambda one: one.seen)
@@ -305,11 +224,11 @@ class QueueFeeder:
         return behind
 
     async def _feed_together(
-        self, shard: Shard, feed: _ShardFeed, places: Sequence[_Place], events: Sequence[Event], end: Position
+        self, shard: Shard, feed: ShardFeed, places: Sequence[FeedPlace], events: Sequence[Event], end: Position
     ) -> None:
         """Feed sources at these places. One without an event is left alone for a minute: there may be a thousand."""
         matched = self._matched(events)
-        together = _Place(max(end, places[0].seen))
+        together = FeedPlace(max(end, places[0].seen))
         for place in places:
             sources = place.sources
             if place.told > end - KEPT_US:
@@ -338,7 +257,7 @@ class QueueFeeder:
                 found[queue_id].append(event)
         return found
 
-    async def _feed_alone(self, shard: Shard, feed: _ShardFeed, place: _Place, now: Position) -> bool:
+    async def _feed_alone(self, shard: Shard, feed: ShardFeed, place: FeedPlace, now: Position) -> bool:
         ((source, at),) = place.sources.items()
         if source.dead:
             until, topic_filter = at.until, at.queue.dead_topic
@@ -371,11 +290,11 @@ class QueueFeeder:
             self._busy_until = self._clock.monotonic() + BUSY_SECONDS
         return found.events, found.position, found.more
 
-    async def _feed(self, source: QueueSource, at: _FeedProgress, events: Sequence[Event], end: Position) -> bool:
+    async def _feed(self, source: QueueSource, at: FeedProgress, events: Sequence[Event], end: Position) -> bool:
         """Hand over as many as there is room for; whether that was all, and there is room for more."""
         most, ordered = min(at.room(end), MOST_REFERENCES), at.queue.options.order == "device"
         now = await self._store.now() if any(not_before_of(one.entry) for one in events) else END
-        part = portion_of(events, now, most, MOST_DATED - at.dated, ordered=ordered)
+        part = portion_of(events, now, most, at.room_for_dated, ordered=ordered)
         target = end if part.complete else part.last or at.fed
         start, window = self._start(source, at.queue), at.queue.options.rules.window
         found = await self._store.feed(source, start, at.fed, target, part.groups, window, 0, part.dated)

@@ -10,7 +10,7 @@ from app.core.filtertree import FilterTree, Pattern
 from app.core.queues.letters import DEAD
 from app.core.queues.loans import QueueSource
 from app.core.queues.model import DeclaredQueue
-from app.core.queues.tenants import tenant_level
+from app.core.tenants import tenant_level
 
 
 def tree_of(database: str, queues: Iterable[DeclaredQueue]) -> FilterTree[str]:

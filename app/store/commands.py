@@ -109,7 +109,7 @@ class CommandReader(Protocol):
         """The store's clock, by which all its instants are given: microseconds since the epoch."""
 
     async def date(self) -> int:
-        """As `now`, or the clock on the wall where that was set ahead of it: for instants that people name."""
+        """The time by which instants count that people name: `now`, or the clock on the wall where it was set ahead."""
 
     async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
         """Read commands, in order; None where there is none, or one that this node cannot read."""

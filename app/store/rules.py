@@ -66,7 +66,7 @@ _MARKING: Final = {CommandState.SENT: CommandEvent.PUBLISH, CommandState.ACKNOWL
 
 @cache
 def ended_by(state: CommandState, *, only_held: bool = False) -> frozenset[CommandState]:
-    """From which states a command may be ended so; ValueError when this is no end that a node decides.
+    """The states from which a command may be ended so; ValueError when this is no end that a node decides.
 
     With `only_held`, none but the one of what nobody has been sent.
     """

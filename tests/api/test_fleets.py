@@ -5,16 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from io import StringIO
 from typing import Any
 
 import httpx
 import pytest
 
-from app.api.v1.fleet_csv import targets_csv
-from app.core.fleets.marks import TargetMark
 from app.core.messages import ReceivedMessage
-from app.fleets.administration import TargetRow
 from app.runtime.system import SystemClock
 from app.store.fleets import KEPT
 from app.store.rules import micros
@@ -137,28 +133,6 @@ async def test_results_are_a_table_for_spreadsheets_too(keeping: Rig) -> None:
     some = await keeping.http.get(url, headers=csv_wanted, params={"state": "skipped"})
     assert [row[0] for row in csv.reader(some.text.splitlines())] == ["device_id", "dock-1"]
     assert (await keeping.http.get(url, headers=csv_wanted, params={"limit": 1})).status_code == 422
-
-
-def test_no_cell_of_a_table_is_a_formula() -> None:
-    said = ["=1+1", "+1", "-1", "@sum", "\t=1", "\r=1", "\n=1", "a=1", 'say "a", b']
-    codes = [None, -3, 7.5, True, "=x", ["a"], {"a": 1}, "", 0]
-    rows = [
-        TargetRow(index, "dock-1", "dji", 0, TargetMark.FAILED, None, [1, code, message])
-        for index, (code, message) in enumerate(zip(codes, said, strict=True))
-    ]
-    _, *table = csv.reader(StringIO(targets_csv(rows).decode(), newline=""))
-    escaped = ["'=1+1", "'+1", "'-1", "'@sum", "'\t'=1", "'\r'=1", "'\n'=1"]
-    assert [row[-1] for row in table] == [*escaped, *said[7:]]
-    assert [row[-2] for row in table] == ["", "-3", "7.5", "true", "'=x", '["a"]', '{"a":1}', "", "0"]
-
-
-def test_no_formula_begins_where_a_spreadsheet_divides_a_text_by_other_signs() -> None:
-    """A semicolon ends a cell where numbers have commas, as in Germany, and quotes inside a line mean nothing."""
-    said = "off;=1+1;-2\n@x\r\n+3\t=4; a=b;c - d"
-    row = TargetRow(0, "dock-1", "dji", 0, TargetMark.FAILED, None, [1, ["x;=1"], said])
-    _, (*_, code, message) = csv.reader(StringIO(targets_csv([row]).decode(), newline=""))
-    assert message == "off;'=1+1;'-2\n'@x\r\n'+3\t'=4; a=b;c - d"
-    assert code == """["x;'=1"]"""
 
 
 async def test_a_rule_pauses_it_and_a_person_forgives(keeping: Rig) -> None:

@@ -26,7 +26,7 @@ from app.core.profiles.lanes import CommandLane
 from app.store.holds import HoldStore
 
 BLIND_US: Final = 1_000_000
-"""For so long after the event log has told nothing, commands with interlocks wait without asking it.
+"""Commands with interlocks wait for so long without asking an event log that has told nothing.
 
 Each would wait for its answer for a second, and a device may have a hundred, behind which other devices stand.
 """

@@ -60,7 +60,7 @@ class SessionHead:
     owner: str = ""
     """Empty in rows of versions that did not keep it."""
     reminder: str = ""
-    """As a permit has it; empty in rows of versions that did not keep it."""
+    """The reminder of its permit; empty in rows of versions that did not keep it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 from app.core.errors import InvalidInputError
 from app.core.events.event import EXCHANGES
 from app.core.filtertree import Pattern, Wildcard, key_pattern, key_words
-from app.core.queues.tenants import tenant_level
+from app.core.tenants import tenant_level
 
 Kind = Literal["direct", "fanout", "topic"]
 KINDS: Final = get_args(Kind)

@@ -15,7 +15,7 @@ from app.core.filtertree import Pattern, topic_pattern
 from app.core.queues.exchanges import KeyRoute, validate_route_key
 from app.core.queues.letters import DEAD
 from app.core.queues.loans import LendingRules, micros_of
-from app.core.queues.tenants import tenant_level
+from app.core.tenants import tenant_level
 from app.core.topics import matches
 
 NAME: Final = "[a-z0-9][a-z0-9._-]{0,63}"

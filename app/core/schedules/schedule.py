@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from app.core.errors import InvalidInputError
 from app.core.fleets.ids import child_id
+from app.core.tenants import tenant_level
 
 NAME: Final = "[a-z0-9][a-z0-9._-]{0,63}"
 KEPT_OCCURRENCES: Final = 20
@@ -227,9 +228,8 @@ def validate_schedule_name(name: str) -> str:
 
 
 def document_of(tenant: str | None, name: str) -> str:
-    """The name under which the schedule of a tenant is kept. Ids of tenants may have any characters, names no blank."""
-    place = "-" if not tenant else f"-{tenant}" if tenant.startswith("-") else tenant
-    return f"{place} {name}"
+    """The name under which the schedule of a tenant is kept."""
+    return f"{tenant_level(tenant or '')} {name}"
 
 
 def encode_schedule(schedule: Schedule) -> bytes:

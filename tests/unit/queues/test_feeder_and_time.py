@@ -11,7 +11,7 @@ from app.core.queues.dated import dated
 from app.core.queues.hints import QueueHint
 from app.core.queues.loans import SettleHow, Settlement
 from app.core.queues.model import TopicRoute
-from app.queues import feeder
+from app.queues import shard_feed
 from tests.unit.queues.stage import SHARD, QueueStage
 
 
@@ -100,7 +100,7 @@ async def test_what_is_dated_is_fed_with_its_instant_and_told_to_those_who_wait(
 async def test_a_queue_full_of_what_is_dated_waits_and_is_not_looked_at_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feeder, "MOST_DATED", 3)
+    monkeypatch.setattr(shard_feed, "MOST_DATED", 3)
     stage = QueueStage()
     stage.change(routes=(TopicRoute("events", "$exchange/#"),))
     later = await stage.store.now() + 10_000_000

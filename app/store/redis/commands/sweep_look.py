@@ -11,7 +11,7 @@ from app.store.redis.driver.lanes import Lanes
 
 THOROUGH_US: Final = 1_000_000
 THOROUGH_ONE_IN: Final = 4
-"""In one second of so many the script runs wherever there are records: some may have ended out of turn."""
+"""The script runs wherever there are records in one second of so many, as some may have ended out of turn."""
 OLDEST: Final = 20
 """Members of a list that are looked at, as sweep.lua does first."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -64,6 +64,17 @@ SWEEP_AHEAD: Final = timedelta(seconds=1)
 """How much later than its call a sweep may find the store's clock, besides the budget of a call."""
 
 _log = structlog.get_logger(__name__)
+
+
+class _SweepClock(NamedTuple):
+    """The clock by which a sweep judges, in microseconds."""
+
+    latest: int
+    """The latest instant by which a command may be judged: that of its era, or now."""
+    between: tuple[int, int]
+    """The instants between which the clock must be when the script runs."""
+    eras: Sequence[int]
+    """The eras as sweep.lua reads them."""
 
 
 class RedisCommandWriter:
@@ -244,14 +255,14 @@ class RedisCommandWriter:
 
     async def _sweep(self, server: str, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
         """Sweep partitions of one server."""
-        judged_by = await self._judged_by(server, keys.due(partitions[0]))
-        partitions = await self._sweep_look.needed(partitions, _latest(judged_by) - micros(grace))
+        judged = await self._judged_by(server, keys.due(partitions[0]))
+        partitions = await self._sweep_look.needed(partitions, judged.latest - micros(grace))
         arguments: list[Argument] = [
             *(micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT),
-            *judged_by[:2],
+            *judged.between,
             HOLD_EXPIRED,
             NOT_APPROVED,
-            *judged_by[2:],
+            *judged.eras,
         ]
         replies = await asyncio.gather(
             *(self._lanes.run(SWEEP, [keys.due(one), keys.listing(one)], *arguments) for one in partitions),
@@ -266,17 +277,16 @@ class RedisCommandWriter:
             outcomes += await self._swept(reply)
         return outcomes
 
-    async def _judged_by(self, server: str, key: str) -> list[int]:
-        """Between which instants the clock of the server must be when a sweep looks, and the eras of that clock.
-
-        It has the key.
-        """
+    async def _judged_by(self, server: str, key: str) -> _SweepClock:
+        """The clock of the server that has the key."""
         before = self._clock.monotonic()
         now = await self._lanes.now(key)
-        steps = self._clocks.told(server, now, before, self._clock.monotonic())
-        latest = now + micros(SWEEP_AHEAD) + round(self._lanes.budget * 1e6)
-        eras = [number for one in steps.eras for number in (one.first, one.last, one.set_since)]
-        return [now - LEAST_STEP_US, latest, *eras]
+        eras = self._clocks.told(server, now, before, self._clock.monotonic()).eras
+        return _SweepClock(
+            latest=max(now, *(now - one.set_since for one in eras)),
+            between=(now - LEAST_STEP_US, now + micros(SWEEP_AHEAD) + round(self._lanes.budget * 1e6)),
+            eras=[number for one in eras for number in (one.first, one.last, one.set_since)],
+        )
 
     async def _heard(self, told: bytes) -> bytes:
         """Return b"1" if the home node heard of an outcome; a script on a Redis Cluster may only name it."""
@@ -318,12 +328,6 @@ class RedisCommandWriter:
 
 _LAPSED: Final = {b"held ": HOLD_EXPIRED, b"unapproved ": NOT_APPROVED}
 """The words of a sweep in front of the rest of commands that were held to the end, and their errors."""
-
-
-def _latest(judged_by: Sequence[int]) -> int:
-    """The latest instant by which a command may be judged, as sweep.lua finds it: of its era, or now."""
-    now = judged_by[0] + LEAST_STEP_US
-    return max(now, *(now - set_since for set_since in judged_by[4::3]))
 
 
 def _has_id(answer: Answer) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,28 +21,11 @@ from app.core.identifiers import PARTITIONS, partition_of
 from app.store.redis.driver.scripts import EVENT_SCRIPTS, QUEUE_SCRIPTS, ROLE, SCRIPTS, WRITE_SESSIONS
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration, topic_of
-from tests.services import RedisProcess
-from tests.stores import redis_store
 
 LUA = Path(__file__).parents[4] / "app" / "store" / "redis" / "lua"
 THE_END = "~~end~~"
 """Scripts are shown by MONITOR, too, when they are loaded; this is in none."""
 DEVICES = [f"dock:{i}" for i in range(40)]
-
-
-@pytest.fixture
-async def client(redis_server: RedisProcess) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as client:
-        await client.flushall()
-        yield client
-
-
-@pytest.fixture
-async def store(redis_server: RedisProcess, client: Redis) -> AsyncIterator[StateStore]:
-    store = redis_store(redis_server.url)
-    await store.start()
-    yield store
-    await store.close()
 
 
 async def all_keys(client: Redis) -> set[str]:

@@ -183,13 +183,12 @@ def has_small_disks(folder: Path) -> bool:
     return subprocess.run(on_a_small_disk(folder, "true"), capture_output=True, check=False).returncode == 0
 
 
-async def test_a_disk_that_is_full_and_has_room_again_ends_neither_log_nor_keeper(tmp_path: Path) -> None:
-    """A real one, with a keeper that begins and drops generations, and a reader, at every moment of it."""
-    if not has_small_disks(tmp_path):
+def run_on_a_small_disk(program: str, folder: Path) -> str:
+    """Return what a program of these tests says, which has the folder on a disk that is soon full."""
+    if not has_small_disks(folder):
         pytest.skip("this machine lets nobody mount a small disk")
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        on_a_small_disk(tmp_path, sys.executable, str(WRITER.with_name("full_disk.py")), str(tmp_path)),
+    ended = subprocess.run(
+        on_a_small_disk(folder, sys.executable, str(WRITER.with_name(program)), str(folder)),
         capture_output=True,
         text=True,
         check=False,
@@ -198,7 +197,13 @@ async def test_a_disk_that_is_full_and_has_room_again_ends_neither_log_nor_keepe
         timeout=PATIENCE,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
-    lines = [line.split(maxsplit=1) for line in ended.stdout.splitlines()]
+    return ended.stdout
+
+
+async def test_a_disk_that_is_full_and_has_room_again_ends_neither_log_nor_keeper(tmp_path: Path) -> None:
+    """A real one, with a keeper that begins and drops generations, and a reader, at every moment of it."""
+    said = await asyncio.to_thread(run_on_a_small_disk, "full_disk.py", tmp_path)
+    lines = [line.split(maxsplit=1) for line in said.splitlines()]
     told = {word: text for word, text in lines if word != "acknowledged"}
     acknowledged = [int(text) for word, text in lines if word == "acknowledged"]
     found = [int(number) for number in told["there"].split()]
@@ -210,20 +215,8 @@ async def test_a_disk_that_is_full_and_has_room_again_ends_neither_log_nor_keepe
 
 async def test_a_disk_that_is_full_at_the_start_is_waited_for(tmp_path: Path) -> None:
     """It is no wrong setting, after which nobody starts a node again."""
-    if not has_small_disks(tmp_path):
-        pytest.skip("this machine lets nobody mount a small disk")
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        on_a_small_disk(tmp_path, sys.executable, str(WRITER.with_name("starts_full.py")), str(tmp_path)),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path.cwd(),
-        env={"PYTHONPATH": str(Path.cwd()), "PATH": os.environ["PATH"]},
-        timeout=PATIENCE,
-    )
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    refused, there = ended.stdout.splitlines()
+    said = await asyncio.to_thread(run_on_a_small_disk, "starts_full.py", tmp_path)
+    refused, there = said.splitlines()
     assert refused.startswith("StoreUnavailableError HOMING_STORE_URL: the store cannot be opened: ")
     assert refused.count("No space left on device")
     assert there == "there 50"

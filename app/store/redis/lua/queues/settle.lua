@@ -39,7 +39,9 @@ local function settle(number, how, named, amount, reason)
   settled = settled + #indexes
   if #indexes == 0 then return end
   if how == 'extend' then
-    redis.call('ZADD', KEYS[4], 'GT', text(math.min(now + amount, tonumber(number) + LONGEST)), 'l' .. number)
+    local ends = tonumber(redis.call('ZSCORE', KEYS[4], 'l' .. number) or 0)
+    ends = math.max(ends, math.min(now + amount, tonumber(number) + LONGEST))
+    redis.call('ZADD', KEYS[4], text(ends), 'l' .. number)
     return
   end
   local gone, back, tried = {}, {}, deliveries + 1

@@ -51,13 +51,6 @@ async def next_on(channel: PubSub) -> bytes:
     raise AssertionError("the channel ended")
 
 
-@pytest.fixture
-async def client(redis_server: RedisProcess) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as client:
-        await client.flushall()
-        yield client
-
-
 async def test_starting_without_redis_says_so_and_can_be_repeated() -> None:
     server = RedisProcess()
     store = redis_store(server.url)

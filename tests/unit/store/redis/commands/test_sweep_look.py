@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
-import pytest
 from redis.asyncio import Redis
 
 from app.core import keys
@@ -14,23 +12,6 @@ from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.commands.sweep_look import THOROUGH_ONE_IN, THOROUGH_US, SweepLook
 from tests.contract.store_backends import registration
 from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE
-from tests.services import RedisProcess
-from tests.stores import redis_store
-
-
-@pytest.fixture
-async def client(redis_server: RedisProcess) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as client:
-        await client.flushall()
-        yield client
-
-
-@pytest.fixture
-async def store(redis_server: RedisProcess, client: Redis) -> AsyncIterator[RedisStateStore]:
-    store = redis_store(redis_server.url)
-    await store.start()
-    yield store
-    await store.close()
 
 
 async def scripts_of(client: Redis, store: RedisStateStore) -> int:

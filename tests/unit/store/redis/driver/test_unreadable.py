@@ -39,13 +39,6 @@ DAMAGE: dict[str, dict[str, str]] = {
 
 
 @pytest.fixture
-async def client(redis_server: RedisProcess) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as client:
-        await client.flushall()
-        yield client
-
-
-@pytest.fixture
 def counters() -> Counter[str]:
     return Counter()
 
