@@ -126,6 +126,19 @@ def story(number: int, *, at: float = 1.0, seconds: float = 0.1, node: str = "a"
     ]
 
 
+@pytest.mark.parametrize(("at", "found"), [(40.0, []), (60.0, ["executed_late"])])
+def test_a_command_that_is_held_may_reach_its_device_until_its_hold_and_its_timeout_are_over(
+    at: float, found: list[str]
+) -> None:
+    invoked, executed, *_ = story(1)
+    assert isinstance(invoked, Invoke)
+    assert isinstance(executed, Executed)
+    accepted = Ok(at=1.1, op=1, latency=0.1, status=202, command_id="x1", state="held")
+    final = FinalRead(at=70.0, node="a", command_id="x1", state="timed_out")
+    report = check(numbered(HEADER, replace(invoked, hold=30.0), accepted, replace(executed, at=at), final))
+    assert [*report.counts] == found
+
+
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_holds(name: str) -> None:
     report = judged("good", name)

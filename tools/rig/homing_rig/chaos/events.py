@@ -88,8 +88,8 @@ class Invoke:
     """A client sends a request. Written before the first byte leaves.
 
     A COMMAND has `device`, `nonce` (in its params, echoed in the result; all attempts under one key share it), `key`
-    where it has an idempotency key, and `mode`; `timeout` is that of the command. A READ or CANCEL has `command_id`,
-    and `timeout` is how long its client waits.
+    where it has an idempotency key, and `mode`; `timeout` is that of the command, and `hold` how long it may be held
+    before that. A READ or CANCEL has `command_id`, and `timeout` is how long its client waits.
     """
 
     at: float
@@ -98,6 +98,7 @@ class Invoke:
     node: str
     kind: OperationKind
     timeout: float
+    hold: float = 0.0
     device: str | None = None
     nonce: str | None = None
     key: str | None = None

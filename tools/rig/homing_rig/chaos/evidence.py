@@ -34,7 +34,8 @@ class Wish:
     key: str | None
     line: int
     last_invoked: float
-    timeout: float
+    lasts: float
+    """For how long after that it may reach its device: it may be held, and then it has its timeout."""
     open_attempts: int = 0
     """Attempts that did not certainly do nothing."""
     answered: bool = False

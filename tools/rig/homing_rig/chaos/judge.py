@@ -92,8 +92,8 @@ class Judge:
         wish = self._wishes.get(event.nonce)
         if wish is None:
             device = None if event.device is None else sys.intern(event.device)
-            wish = self._wishes[event.nonce] = Wish(device, event.key, line, event.at, event.timeout)
-        wish.last_invoked, wish.timeout = event.at, event.timeout
+            wish = self._wishes[event.nonce] = Wish(device, event.key, line, event.at, event.hold + event.timeout)
+        wish.last_invoked, wish.lasts = event.at, event.hold + event.timeout
         wish.open_attempts += 1
 
     def _complete(self, event: Completion, line: int) -> None:
@@ -125,7 +125,7 @@ class Judge:
             if event.status in (_OK, _ACCEPTED, _NO_ANSWER):
                 if not evidence.accepted:
                     evidence.accepted, evidence.since = line, invoke.at
-                evidence.due = min(evidence.due, event.at + invoke.timeout)
+                evidence.due = min(evidence.due, event.at + invoke.hold + invoke.timeout)
             if event.status == _NO_ANSWER:
                 state = state or CommandState.TIMED_OUT.value
             self._fits_its_status(command_id, event.status, state, line)
@@ -244,9 +244,9 @@ class Judge:
 
     def _executed_wish(self, wish: Wish, event: Executed, line: int) -> None:
         self._checked["F5"] += 1
-        if event.at > wish.last_invoked + wish.timeout + self._grace:
+        if event.at > wish.last_invoked + wish.lasts + self._grace:
             self._figures.count["late_executions"] += 1
-            late = event.at - wish.last_invoked - wish.timeout
+            late = event.at - wish.last_invoked - wish.lasts
             said = f"{event.command_id} reached {event.device} {late:.1f} s after its deadline"
             self._violate("executed_late", event.command_id, said, wish.line, line)
         if wish.device is not None and wish.device != event.device:

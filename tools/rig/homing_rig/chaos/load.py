@@ -200,6 +200,7 @@ class Load:
                 node=node,
                 kind=OperationKind.COMMAND,
                 timeout=job.timeout,
+                hold=job.hold or 0.0,
                 device=call.device,
                 nonce=nonce,
                 key=f"key-{call.number}",
