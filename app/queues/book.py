@@ -1,4 +1,4 @@
-"""The queues that are declared, as this node knows them: it looks twice a second whether somebody has changed them."""
+"""The queues that are declared, as this node knows them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from app.runtime.telemetry import Fill
 from app.store.queues import QueueStore
 
 LOOK_SECONDS: Final = 0.5
-"""How often a node looks at what is declared, and at who lives."""
+"""How often a node looks at what is declared, though nobody has told of a change, and at who lives."""
 MOST_PAUSE_SECONDS: Final = 30.0
 """How long it waits at most before it tries again to open the store."""
 GAUGE_LOOKS: Final = 10
@@ -95,6 +95,8 @@ class QueuePlane:
         self._shares = shares
         self._gauges = gauges
         self._open = False
+        self._told = asyncio.Event()
+        """Somebody has changed what is declared."""
         self._trouble = "their store is not open yet"
         book.changed.add(self._changed)
         store.hear(self._heard)
@@ -248,6 +250,7 @@ class QueuePlane:
     async def _run(self) -> None:
         await self._start()
         tasks = [asyncio.create_task(one.run(), name="queue feeder") for one in self._feeders]
+        tasks.append(asyncio.create_task(self._learn(), name="queue declarations"))
         looks = 0
         try:
             while True:
@@ -262,6 +265,16 @@ class QueuePlane:
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             await end(tasks)
+
+    async def _learn(self) -> None:
+        """Read what is declared as soon as somebody tells of a change; a look finds it where that was lost."""
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            try:
+                await self.book.refresh()
+            except HomingError as error:
+                _log.debug("queue_look_skipped", reason=str(error))
 
     async def _start(self) -> None:
         pause = LOOK_SECONDS
@@ -316,6 +329,9 @@ class QueuePlane:
         if hint.is_about_log:
             for one in self._feeders:
                 one.appended(hint.sources)
+            return
+        if hint.is_about_declarations:
+            self._told.set()
             return
         if not hint.queue_id:
             self.book.doubt()

@@ -1,4 +1,4 @@
-"""Queues in Redis: takes that find nothing, of which a node asks many, and hints that something was appended."""
+"""Queues in Redis: takes that find nothing, of which a node asks many, and the hints that nodes give each other."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from app.core.queues.hints import QueueHint, appended_to
 from app.core.queues.loans import LendingRules, Loan, LoanWish, QueueSource, Reference, grouped
 from app.runtime.system import SystemClock, new_secret
 from app.runtime.telemetry import BurstLog
+from app.store.declared import DocumentChange
 from app.store.queues import TakeCall
 from app.store.redis.events.log import RedisEventLog
 from app.store.redis.queues import RedisQueues
@@ -79,3 +80,21 @@ async def test_whoever_appends_hints_of_the_shard_and_not_at_every_append(
     about_log = [one for one in heard if one.is_about_log]
     assert about_log[:1] == [appended_to(Shard("events", 2))]
     assert 2 <= len(about_log) <= 4
+
+
+async def test_whoever_changes_what_is_declared_tells_all_nodes(queues: RedisQueues, redis_server: RedisProcess) -> None:
+    heard: list[QueueHint] = []
+    queues.hear(heard.append)
+    await eventually(lambda: queues.hears)
+    other = RedisQueues(redis_server.url, clock=SystemClock(), counters=Counter(), new_life=lambda: "00000002")
+    await other.start()
+    try:
+        version = await other.apply([DocumentChange("q -/alarms", b"{}")], await other.version())
+        assert version is not None
+        await eventually(lambda: heard)
+        assert await other.apply([DocumentChange("q -/alarms", None)], version - 1) is None
+        await other.hint([SOURCE])
+        await eventually(lambda: heard[-1].queue_id == SOURCE.queue_id)
+    finally:
+        await other.close()
+    assert [one.is_about_declarations for one in heard] == [True, False], "who came too late has changed nothing"

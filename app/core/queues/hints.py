@@ -5,7 +5,7 @@ A hint is the id of a queue, and behind it the sources of it in which something 
 sources. A hint about nothing at all, the empty text, means any queue: hints were lost.
 
 `log :events.0` is about no queue, as none has this id: something was appended to a shard, and whoever feeds queues from
-it reads it.
+it reads it. `declared` is about what is declared: somebody has changed it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from app.core.queues.loans import QueueSource
 
 _SOURCE: Final = ":"
 _LOG: Final = "log"
+_DECLARED: Final = "declared"
 
 
 class QueueHint(NamedTuple):
@@ -32,6 +33,11 @@ class QueueHint(NamedTuple):
         """True if something was appended, and nothing became ready yet."""
         return self.queue_id == _LOG
 
+    @property
+    def is_about_declarations(self) -> bool:
+        """True if somebody has declared, changed or deleted something."""
+        return self.queue_id == _DECLARED
+
     def is_about(self, source: QueueSource) -> bool:
         """Return whether something may be ready in this source of the queue."""
         return not self.sources or str(source) in self.sources
@@ -39,6 +45,8 @@ class QueueHint(NamedTuple):
 
 ANY_QUEUE: Final = QueueHint()
 """Hints were lost: something may be ready anywhere."""
+CHANGED_DECLARATIONS: Final = QueueHint(_DECLARED)
+"""Something was declared, changed or deleted."""
 
 
 def appended_to(shard: Shard) -> QueueHint:

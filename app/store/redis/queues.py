@@ -13,7 +13,7 @@ from app.core.clock import Clock
 from app.core.errors import UnavailableError
 from app.core.events.event import Position, Shard
 from app.core.queues import keys
-from app.core.queues.hints import QueueHint, hint_text, hints_of, read_hints
+from app.core.queues.hints import CHANGED_DECLARATIONS, QueueHint, hint_text, hints_of, read_hints
 from app.core.queues.loans import (
     CONSUMER_US,
     HELD,
@@ -215,8 +215,7 @@ class RedisQueues:
         await self._calls.call_many([("UNLINK", *keys.window(one), keys.consumers(one)) for one in sources])
 
     async def hint(self, sources: Iterable[QueueSource]) -> None:
-        with suppress(UnavailableError):
-            await self._calls.call("PUBLISH", keys.HINTS, hint_text(hints_of(sources)))
+        await self._tell(hints_of(sources))
 
     @property
     def hears(self) -> bool:
@@ -241,7 +240,14 @@ class RedisQueues:
         for name, document in changes:
             arguments += (name, document or b"")
         version = int(await self._calls.run(QUEUE_DECLARE, [keys.DECLARED], arguments))
-        return version if version > 0 else None
+        if version <= 0:
+            return None
+        await self._tell([CHANGED_DECLARATIONS])
+        return version
+
+    async def _tell(self, hints: Iterable[QueueHint]) -> None:
+        with suppress(UnavailableError):
+            await self._calls.call("PUBLISH", keys.HINTS, hint_text(hints))
 
     @staticmethod
     def _keys(source: QueueSource) -> list[str]:
