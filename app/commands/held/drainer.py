@@ -19,7 +19,6 @@ from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
 from app.core.commands.command import Command, CommandState, WaitReason
 from app.core.commands.faults import fault
 from app.core.errors import CapacityError, DeviceBusyError, UnavailableError
-from app.core.identifiers import partition_of
 from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.commands import CommandReader
 from app.store.holds import HoldStore, Waits
@@ -28,6 +27,8 @@ READ_ANYWAY: Final = 60
 """One of so many readings in a row reads who waits whatever the store's note says, as a note may be lost."""
 AT_EACH_READING: Final = 500
 """While no more devices than that wait, each reading reads who waits; of as many again, every second one, and so on."""
+AT_EACH_CHANGE: Final = 2_000
+"""The same for readings that find that something was held."""
 AT_A_TIME: Final = 16
 """The number of devices that are looked at at once: other commands wait behind few of them."""
 NOBODY_KNOWS: Final = 2**62
@@ -104,11 +105,11 @@ class Drainer:
     async def read(self) -> None:
         """Learn who waits. While nobody does and nothing was held since, this costs the store one small step.
 
-        Where thousands wait, and nothing was held since, they are read now and then: it takes both sides long, and what
-        is not held any more is found out by the look at its device.
+        Where thousands wait, they are read now and then, more often while something is held: it takes both sides long,
+        and what is not held any more is found out by the look at its device.
         """
         note = await self._store.last_held()  # before those who wait are read: what comes between changes it again
-        if note == self._note and self._skipped < self._most_skipped():
+        if self._note is not None and self._skipped < self._most_skipped(changed=note != self._note):
             self._skipped += 1
             devices = self._waiting.known()
         else:
@@ -118,12 +119,14 @@ class Drainer:
         if devices:
             share = set(share_of(self._node_id, [one.node_id for one in await self._nodes()]))
             for device in devices:
-                if partition_of(device.device_id) in share:
+                if device.partition in share:
                     self._waiting.keep_looking(device)
 
-    def _most_skipped(self) -> int:
+    def _most_skipped(self, *, changed: bool) -> int:
         """Return how many readings in a row may go without those who wait."""
-        return min(READ_ANYWAY - 1, len(self._waiting) // AT_EACH_READING) if self._waiting else READ_ANYWAY - 1
+        if not changed and not self._waiting:
+            return READ_ANYWAY - 1
+        return min(READ_ANYWAY - 1, len(self._waiting) // (AT_EACH_CHANGE if changed else AT_EACH_READING))
 
     async def _read(self) -> None:
         while True:

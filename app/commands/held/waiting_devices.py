@@ -12,6 +12,7 @@ from zlib import crc32
 from app.callbacks.observer import Observer
 from app.core.clock import Clock
 from app.core.commands.routing import Follower
+from app.core.identifiers import partition_of
 from app.runtime.listeners import Listeners
 from app.runtime.telemetry import Fill
 from app.store.holds import HeldEntry
@@ -28,6 +29,8 @@ LONGEST_PAUSE: Final = 300.0
 A_SECOND: Final = 500
 """The number of devices heard at once that are looked at in a second, if nobody says otherwise."""
 LONGEST_SPREAD: Final = 30.0
+UNHEARD_A_SECOND: Final = 200
+"""The number of devices that are looked at in a second at most, by all nodes, though they were not heard."""
 LATELY: Final = 30.0
 """A device that was heard within so many seconds is taken to be there."""
 MOST_DEVICES: Final = 100_000
@@ -55,6 +58,10 @@ class WaitingDevice:
     """It was heard since the last look began."""
     busy: bool = False
     """It is looked at now."""
+    partition: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.partition = partition_of(self.device_id)
 
 
 class WaitingDevices(Observer):
@@ -189,7 +196,8 @@ class WaitingDevices(Observer):
         pause = 0.0  # what waits now came while it was looked at
         if fruitless:
             # What a device has said may not have been where it was looked for yet.
-            first = LEAST_PAUSE if self.lately_heard(device) else FIRST_PAUSE
+            unheard = max(FIRST_PAUSE, len(self._devices) / UNHEARD_A_SECOND)
+            first = LEAST_PAUSE if self.lately_heard(device) else unheard
             pause = min(LONGEST_PAUSE, first * 2.0**device.looks, max(again_in, SHORTEST_PAUSE))
             device.looks += 1
         self._look_at(device, max(now, min(wanted, now + pause)))

@@ -112,6 +112,19 @@ async def test_where_thousands_wait_they_are_read_now_and_then_and_when_somethin
     assert store.readings == 4
 
 
+async def test_where_thousands_wait_and_more_are_held_all_the_time_not_each_one_is_read_for(
+    store: CountingStore, drainer: Drainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.commands.held.drainer.AT_EACH_CHANGE", 10)
+    for number in range(25):
+        await store.register(registration(f"dock-{number}", held=HOUR))
+    await read(drainer)
+    for number in range(25, 29):
+        await store.register(registration(f"dock-{number}", held=HOUR))
+        await read(drainer)
+    assert store.readings == 2, "each third one, though there is something new each time"
+
+
 async def test_a_node_that_inherits_a_share_looks_at_those_whom_it_knows(
     store: CountingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

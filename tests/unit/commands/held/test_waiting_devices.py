@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.commands.held.waiting_devices import FIRST_PAUSE, LATELY, WaitingDevice, WaitingDevices
+from app.commands.held.waiting_devices import FIRST_PAUSE, LATELY, UNHEARD_A_SECOND, WaitingDevice, WaitingDevices
 from app.core.commands.routing import Follower
 from tests.contract.store_backends import ManualClock
 
@@ -100,3 +100,16 @@ def test_what_a_device_says_while_it_is_looked_at_counts_for_the_next_look(
     clock.now += 10 * LATELY
     assert taken(waiting) is device
     assert waiting.heed(device)
+
+
+def test_of_many_that_are_not_heard_so_many_are_looked_at_in_a_second(
+    waiting: WaitingDevices, clock: ManualClock
+) -> None:
+    device = looked_at(waiting)
+    for number in range(20 * UNHEARD_A_SECOND - 1):
+        waiting.add(f"lamp-{number}", f"c{number}")
+    waiting.looked(device, fruitless=True)
+    clock.now += 19.0
+    assert taken(waiting) is None
+    clock.now += 2.0
+    assert taken(waiting) is device
