@@ -27,7 +27,7 @@ READ_ANYWAY: Final = 60
 """One of so many readings in a row reads who waits whatever the store's note says, as a note may be lost."""
 AT_EACH_READING: Final = 500
 """While no more devices than that wait, each reading reads who waits; of as many again, every second one, and so on."""
-AT_EACH_CHANGE: Final = 2_000
+AT_EACH_CHANGE: Final = 1_000
 """The same for readings that find that something was held."""
 AT_A_TIME: Final = 16
 """The number of devices that are looked at at once: other commands wait behind few of them."""

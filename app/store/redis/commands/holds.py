@@ -42,8 +42,8 @@ class RedisHolds:
                 [("ZRANGE", keys.held(one), 0, last, "WITHSCORES") for one in some]
             )
             for reply in replies:
-                found += () if isinstance(reply, ResponseError) else _entries(reply)
-        return sorted(found, key=lambda one: one.command_id)
+                found += () if isinstance(reply, ResponseError) else sorted(_entries(reply))
+        return found
 
     async def last_held(self) -> str:
         note: bytes | None = await self._lanes.call("GET", keys.LAST_HELD)

@@ -56,6 +56,8 @@ POSTING: Final = 32
 SLACK: Final = 0.8
 """A message may be late, and the next one not: so much of a pace lies between two commands as their device has them."""
 TELL_SECONDS: Final = 5.0
+BATCH_SECONDS: Final = 0.01
+"""Between two groups of devices that say something."""
 
 
 @dataclass
@@ -87,6 +89,7 @@ async def herd(
     pace: Annotated[int, Option(min=1, max=10, help="The commands a second that a device takes at most.")] = 2,
     rate: Annotated[float, Option(min=1, help="The commands a second for other devices.")] = 20,
     calm: Annotated[float, Option(min=0.1, help="The seconds for which others are measured beforehand.")] = 30,
+    within: Annotated[float, Option(min=0.1, help="The seconds within which all devices come back.")] = 3.0,
     patience: Annotated[float, Option(min=1, help="The seconds that all may take.")] = 300,
 ) -> None:
     """Devices that come back at once: everything is sent once, in order and at its pace, and others notice little."""
@@ -103,7 +106,7 @@ async def herd(
                 books = HerdBooks()
                 async with _client(broker, "herd", ["homing/+/command"], books.note) as client:
                     began = perf_counter()
-                    returning = asyncio.create_task(_come_back(findings, client, ids, books, total, patience))
+                    returning = asyncio.create_task(_come_back(findings, client, ids, books, total, within, patience))
                     during = await _measured(homing, rate, until=returning)
                     seconds = await returning
     gaps = sorted(books.gaps())
@@ -161,17 +164,23 @@ async def _measured(
 
 
 async def _come_back(
-    findings: Findings, client: PahoMqttClient, ids: Sequence[str], books: HerdBooks, total: int, patience: float
+    findings: Findings,
+    client: PahoMqttClient,
+    ids: Sequence[str],
+    books: HerdBooks,
+    total: int,
+    within: float,
+    patience: float,
 ) -> float:
     """Have each device say something, and wait until all have theirs; how long that took."""
     began = told = perf_counter()
-    for number, device in enumerate(ids):
-        try:
-            _ = client.publish(Publication(f"homing/{device}/response", b'{"id": "hello"}'))
-        except HomingError as error:
-            raise FigureError(f"device {device} could say nothing: {error}") from error
-        if number % 100 == 0:
-            await asyncio.sleep(0)
+    batches = max(1, round(within / BATCH_SECONDS))
+    async for number in paced(batches / within, batches):
+        for device in ids[len(ids) * number // batches : len(ids) * (number + 1) // batches]:
+            try:
+                _ = client.publish(Publication(f"homing/{device}/response", b'{"id": "hello"}'))
+            except HomingError as error:
+                raise FigureError(f"device {device} could say nothing: {error}") from error
     while books.count < total and perf_counter() - began < patience:
         await asyncio.sleep(0.05)
         if perf_counter() - told >= TELL_SECONDS:
