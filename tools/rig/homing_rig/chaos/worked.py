@@ -90,12 +90,17 @@ class Workers:
         self._choose = choose
         self._random = random.Random(f"{seed} workers")
         self._stopping = False
+        self._mortal = True
 
     async def work(self, count: int) -> None:
         """Work until `stop`."""
         async with asyncio.TaskGroup() as group:
             for number in range(count):
                 group.create_task(self._work(number))
+
+    def spare(self) -> None:
+        """Let none of them die any more."""
+        self._mortal = False
 
     def stop(self) -> None:
         """Take nothing more."""
@@ -112,7 +117,7 @@ class Workers:
             places = [(one["loan"], _place_of(one["event"])) for one in lent]
             for _, place in places:
                 self.book.lent(place)
-            if self._random.randrange(DEATH_SHARE) == 0 and not self._stopping:
+            if self._random.randrange(DEATH_SHARE) == 0 and self._mortal and not self._stopping:
                 self.deaths += 1
                 life += 1
                 continue

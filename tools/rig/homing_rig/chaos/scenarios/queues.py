@@ -47,6 +47,7 @@ async def _work(rig: Rig) -> None:
         measure(rig)
         kept = await judge_events(rig, talkers)
         rig.phase = "emptying the queue"
+        workers.spare()
         counts = await _emptied(http, rig.nodes["n1"].url, workers, kept)
         workers.stop()
         await working
