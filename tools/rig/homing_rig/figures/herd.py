@@ -90,13 +90,18 @@ async def herd(
     rate: Annotated[float, Option(min=1, help="The commands a second for other devices.")] = 20,
     calm: Annotated[float, Option(min=0.1, help="The seconds for which others are measured beforehand.")] = 30,
     within: Annotated[float, Option(min=0.1, help="The seconds within which all devices come back.")] = 3.0,
+    hold_rate: Annotated[int, Option(min=1, help="HOMING_COMMAND_HOLD_RATE of each node.")] = 500,
     patience: Annotated[float, Option(min=1, help="The seconds that all may take.")] = 300,
 ) -> None:
     """Devices that come back at once: everything is sent once, in order and at its pace, and others notice little."""
     ids, total = [f"dock-{number:05}" for number in range(devices)], devices * commands
     with TemporaryDirectory() as folder, MosquittoProcess() as broker, RedisProcess() as redis:
         await asyncio.to_thread(Path(folder, "herd.toml").write_text, PROFILE.replace("PACE", str(pace)))
-        settings = {"HOMING_PROFILES_DIR": folder, "HOMING_PROFILE": "herd"}
+        settings = {
+            "HOMING_PROFILES_DIR": folder,
+            "HOMING_PROFILE": "herd",
+            "HOMING_COMMAND_HOLD_RATE": str(hold_rate),
+        }
         with cluster_of(NODES, redis, broker, **settings) as cluster:
             async with AsyncHoming(",".join(one.url for one in cluster.nodes)) as homing, _others(broker):
                 began = perf_counter()
