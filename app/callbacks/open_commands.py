@@ -20,7 +20,7 @@ from app.runtime.telemetry import Fill
 class OpenCommands:
     """Holds them, at most `most`, and closes them. Nothing here awaits.
 
-    The one thing that it asks of `waiters` is to wake the callers of what has ended.
+    All that it asks of `waiters` is to wake the callers of what has ended, or to send them away.
     """
 
     def __init__(self, clock: Clock, waiters: Waiters, observers: Observers, *, most: int) -> None:
@@ -129,6 +129,10 @@ class OpenCommands:
                 tell_next(outcome.follower)
         if not known:
             self._tell_foreign(outcome)
+
+    def give_up(self, command_id: str) -> None:
+        """Send the callers of a command away: its outcome is not known. It stays open."""
+        self._waiters.give_up(command_id)
 
     def long_acknowledged(self, opened_before: float) -> Iterator[str]:
         """Each open command, once, that was opened before `opened_before` and that the broker has acknowledged.

@@ -91,6 +91,11 @@ class Waiters:
                 tell(closed)
         return bool(waiters)
 
+    def give_up(self, command_id: str) -> None:
+        """Send all callers of a command away without an outcome."""
+        for waiter in self._waiters.get(command_id, ()):
+            waiter.give_up()
+
     def delivered(self, waiter: Waiter) -> None:
         """Note that a parked caller was handed the outcome."""
         if waiter.closed is not None:

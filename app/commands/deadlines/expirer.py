@@ -18,10 +18,13 @@ from app.core.commands.reach import timed_out
 from app.core.commands.routing import Outcome
 from app.core.errors import CommandNotFoundError, IllegalTransitionError, UnavailableError, UnreadableRecordError
 from app.runtime.listeners import Listeners
+from app.runtime.telemetry import Bursts
 from app.store.commands import CommandWriter
 from app.store.rules import NO_RESPONSE
 
 RETRY_SECONDS = 0.5
+PATIENCE_SECONDS = 1.0
+"""Callers whose command is past its deadline for so long, while the store is away, wait no longer."""
 BATCH = 500
 
 
@@ -31,6 +34,8 @@ class _Due(NamedTuple):
     state: CommandState
     error: bytes | None
     kept_at: float = 0.0
+    since: float | None = None
+    """When it was due first, where the store was away then."""
 
 
 class Expirer:
@@ -59,6 +64,7 @@ class Expirer:
         self._due: list[_Due] = []
         self._changed = asyncio.Event()
         self._log = structlog.get_logger()
+        self._bursts = Bursts(clock)
 
     def keep(self, command_id: str, timeout: timedelta) -> None:
         """Time the command out after `timeout` from now, unless it is closed by then."""
@@ -67,12 +73,18 @@ class Expirer:
         self.kept(command_id, timeout)
 
     async def end(
-        self, command_id: str, state: CommandState, error: bytes | None = None, *, only_held: bool = False
+        self,
+        command_id: str,
+        state: CommandState,
+        error: bytes | None = None,
+        *,
+        only_held: bool = False,
+        since: float | None = None,
     ) -> Outcome | None:
         """End the command now; when the store is away, None, and it is ended as soon as the store is back.
 
         With `only_held`, one that a node has claimed meanwhile stays as it is, and UnavailableError says that the store
-        is away. Without an error one that has timed out gets what is known of it.
+        is away. Without an error one that has timed out gets what is known of it. `since` is when it was due first.
         """
         pending = None if only_held else self._open_commands.get(command_id)
         if state is CommandState.TIMED_OUT and error is None:
@@ -89,9 +101,15 @@ class Expirer:
         except UnavailableError as failure:
             if only_held:
                 raise
-            self._log.warning("command_not_ended", command_id=command_id, state=state.value, reason=str(failure))
+            if count := self._bursts.count(state):  # each is tried again and again, and there may be thousands
+                self._log.warning(
+                    "command_not_ended", command_id=command_id, state=state.value, count=count, reason=str(failure)
+                )
             now = self._clock.monotonic()
-            self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now))
+            first = now if since is None else since
+            if state is CommandState.TIMED_OUT and now - first >= PATIENCE_SECONDS:
+                self._open_commands.give_up(command_id)
+            self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now, first))
             return None
         if finished.won:
             self._open_commands.ended(finished.outcome)
@@ -109,7 +127,7 @@ class Expirer:
         while True:
             due = self._pop_due()
             if due:
-                await asyncio.gather(*(self.end(one.command_id, one.state, one.error) for one in due))
+                await asyncio.gather(*map(self._end_due, due))
                 continue
             self._changed.clear()
             delay = self._due[0].at - self._clock.monotonic() if self._due else None
@@ -118,6 +136,9 @@ class Expirer:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    async def _end_due(self, due: _Due) -> None:
+        await self.end(due.command_id, due.state, due.error, since=due.at if due.since is None else due.since)
 
     def _push(self, due: _Due) -> None:
         earliest = not self._due or due.at < self._due[0].at

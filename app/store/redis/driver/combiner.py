@@ -161,11 +161,11 @@ class Combiner:
     def _look(self, now: float) -> None:
         """See whether a batch has waited for long, and feel the pulse of Redis then."""
         for lane in self._lanes:
-            if self._feeling is None and not lane.silent and now - (lane.asked_at or now) >= lane.patience:
-                self._feeling = asyncio.create_task(self._feel(lane), name="store pulse")
+            asked_at = lane.asked_at
+            if self._feeling is None and not lane.silent and asked_at is not None and now - asked_at >= lane.patience:
+                self._feeling = asyncio.create_task(self._feel(lane, asked_at), name="store pulse")
 
-    async def _feel(self, lane: Lane) -> None:
-        asked_at = lane.asked_at
+    async def _feel(self, lane: Lane, asked_at: float) -> None:
         try:
             if await answers(self._connect, PULSE_SHARE * lane.patience) or lane.asked_at != asked_at:
                 return
@@ -173,5 +173,5 @@ class Combiner:
             self._feeling = None
         lane.silent = True
         self._counters["store.silent"] += 1
-        _log.warning("store_silent", seconds=round(self._queue.loop.time() - (asked_at or 0.0), 2))
+        _log.warning("store_silent", seconds=round(self._queue.loop.time() - asked_at, 2))
         self._queue.hurry(AWAY_BUDGET_SECONDS)

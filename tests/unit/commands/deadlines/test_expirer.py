@@ -67,12 +67,32 @@ async def test_a_deadline_that_the_store_missed_is_recorded_when_it_is_back() ->
     member = assembly.members[0]
     invocation = await member.invoker.invoke(request(), park=True)
     running = asyncio.create_task(member.expirer.run())
-    assembly.clock.advance(11)
+    assembly.clock.advance(10.5)
     await _turn(member.expirer)
     assembly.store.away = False
     assembly.clock.advance(1)
     await _turn(member.expirer)
     assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.TIMED_OUT
+    running.cancel()
+
+
+async def test_callers_of_a_command_past_its_deadline_do_not_wait_for_a_store_that_is_away() -> None:
+    assembly = await assemble(make_store=lambda clock, wake: Away(clock, wake=wake))
+    assert isinstance(assembly.store, Away)
+    member = assembly.members[0]
+    invocation = await member.invoker.invoke(request(timeout=10 * SECOND), park=True)
+    waiting = asyncio.create_task(invocation.wait(AS_LONG_AS_IT_TAKES))
+    running = asyncio.create_task(member.expirer.run())
+    assembly.clock.advance(10.5)
+    await _turn(member.expirer)
+    assert not waiting.done()
+    assembly.clock.advance(0.6)
+    await _turn(member.expirer)
+    assert not (await waiting).state.final
+    assembly.store.away = False
+    assembly.clock.advance(1)
+    await _turn(member.expirer)
+    assert (await assembly.store.read(invocation.command.id)).state is CommandState.TIMED_OUT
     running.cancel()
 
 
