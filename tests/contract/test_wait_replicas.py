@@ -97,6 +97,22 @@ async def test_writes_that_are_sent_again_keep_their_order(pair: tuple[RedisProc
         assert await combiner.call(("GET", "mqtt:history:{a}"), BUDGET) == b"newer"
 
 
+async def test_what_no_replica_had_beside_a_script_that_was_forgotten_is_sent_again_with_it(
+    pair: tuple[RedisProcess, RedisProcess],
+) -> None:
+    """Both went in one round trip; the next one, with the script, finds the replica there."""
+    primary, replica = pair
+    async with combining(primary.url) as (combiner, counters), Redis.from_url(primary.url) as client:
+        await client.script_flush()
+        with replica.paused():
+            both = asyncio.gather(
+                combiner.call(("SET", "mqtt:history:{a}", "1"), BUDGET),
+                combiner.run_script(COUNT, ["mqtt:history:{b}"], [], BUDGET),
+            )
+            await eventually(lambda: counters["store.scripts_reloaded"] >= 1)
+        assert await asyncio.wait_for(both, PATIENCE) == [b"OK", 1]
+
+
 async def test_without_the_setting_redis_is_never_asked(pair: tuple[RedisProcess, RedisProcess]) -> None:
     primary, replica = pair
     async with combining(primary.node_url, replicas=0) as (combiner, counters), Redis.from_url(primary.url) as client:

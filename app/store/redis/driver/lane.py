@@ -210,10 +210,11 @@ class Lane:
         self._away = []
         refused = await self._round_trip(connection, batch)
         if refused and all(isinstance(error, NoScriptError) for error in refused.values()):
-            # After SCRIPT FLUSH or a restart. Only those that failed are sent again.
+            # After SCRIPT FLUSH or a restart. Those that failed are sent again, and those that no replica has yet.
             self._counters["store.scripts_reloaded"] += 1
             await self._make_scripts_known(connection)
-            refused = await self._round_trip(connection, list(refused))
+            away = {call for call, _ in self._away}
+            refused = await self._round_trip(connection, [one for one in batch if not (one.future.done() or one in away)])
         for error in refused.values():
             raise error
 
