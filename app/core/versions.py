@@ -22,7 +22,7 @@ from typing import Final
 from app.core.errors import UnreadableRecordError
 
 RECORD: Final = 1
-"""The version that this code writes into the field `v` of a record; lua/common.lua has it, too."""
+"""The version that this code writes into the field `v` of a record; lua/parts/record.lua has it, too."""
 
 
 def check_record(command_id: str, version: bytes | None) -> None:

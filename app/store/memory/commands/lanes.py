@@ -1,4 +1,4 @@
-"""The judgement whether a lane of a device lets a command go, in memory: the same as in lua/commands/lanes.lua."""
+"""The judgement whether a lane of a device lets a command go, in memory: the same as in lua/parts/places.lua."""
 
 from __future__ import annotations
 

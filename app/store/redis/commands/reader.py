@@ -34,7 +34,7 @@ LOOK_SECONDS: Final = 0.05
 
 
 class RedisCommandReader:
-    """See `app/core/keys.py` for the keys, and lua/common.lua for the fields of a record."""
+    """See `app/core/keys.py` for the keys, and lua/parts/record.lua for the fields of a record."""
 
     def __init__(self, lanes: Lanes, unreadable: Unreadable, clock: Clock) -> None:
         self._lanes = lanes

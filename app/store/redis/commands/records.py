@@ -1,4 +1,4 @@
-"""Commands are written into Redis hashes, and replies of scripts are read; see lua/common.lua for the fields."""
+"""Commands are written into Redis hashes, and replies of scripts are read; see lua/parts/record.lua for the fields."""
 
 from __future__ import annotations
 

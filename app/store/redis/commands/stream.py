@@ -38,7 +38,7 @@ _Entry = tuple[bytes, Sequence[bytes]]
 
 
 class RedisCommandChanges:
-    """Over the connection for lists: no command waits behind them. `happened` in lua/common.lua writes them."""
+    """Over the connection for lists: no command waits behind them. `happened` in lua/parts/news.lua writes them."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes

@@ -6,23 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from app.core import keys
-from app.core.cluster import wakeup
-from app.core.commands import history
-from app.core.commands import stream as changes
 from app.core.commands.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
 from app.core.identifiers import PARTITIONS, partition_of
-from app.store.redis.driver.scripts import EVENT_SCRIPTS, QUEUE_SCRIPTS, ROLE, SCRIPTS, WRITE_SESSIONS
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration, topic_of
 
-LUA = Path(__file__).parents[4] / "app" / "store" / "redis" / "lua"
 THE_END = "~~end~~"
 """Scripts are shown by MONITOR, too, when they are loaded; this is in none."""
 DEVICES = [f"dock:{i}" for i in range(40)]
@@ -169,30 +163,6 @@ async def test_F36_index_entries_without_a_record_leave_a_busy_partition(client:
         await store.sweep([partition], "node-a", timedelta(days=-1))
     assert await client.zcard(listing) == 6
     assert await client.zcard(due) == 0
-
-
-SHARED = ("common.lua", "lanes.lua", "outcomes.lua")
-"""Parts that several scripts have in common."""
-
-
-def test_the_scripts_keep_their_rules() -> None:
-    scripts = sorted(LUA.rglob("*.lua"))
-    there = {*SCRIPTS, *EVENT_SCRIPTS, *QUEUE_SCRIPTS, ROLE, WRITE_SESSIONS}
-    assert len(scripts) == len(there) + 4  # three parts that those of commands have in common, and one of windows
-    for script in there:
-        assert "#!" not in script.text  # it would forbid Redis 6, and the rest of a script at maxmemory
-        assert "while " not in script.text
-        assert "KEYS *" not in script.text
-    for path in scripts:
-        if path.name not in SHARED:
-            header = path.read_text().partition("\n\n")[0]
-            for word in ("-- KEYS", "-- ARGV", "-- Reply", "-- Writes"):
-                assert word in header, path.name
-    assert f"local INLINE_MAX = {wakeup.INLINE_MAX} " in SCRIPTS[0].text
-    limits = f"{history.MOST_REPORTS}, {history.EDGE}, {history.MOST_REPORT_BYTES}"
-    assert f"local MOST_REPORTS, EDGE, MOST_REPORT = {limits} " in SCRIPTS[0].text
-    limits = f"{changes.MOST_HAPPENINGS}, {changes.MOST_TEXT}"
-    assert f"local MOST_HAPPENINGS, MOST_TEXT = {limits} " in SCRIPTS[0].text
 
 
 @pytest.mark.parametrize(

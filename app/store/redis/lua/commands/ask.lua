@@ -1,4 +1,5 @@
 -- Let one question ask a device for its state, of all that would do so within the same second.
+-- Uses clock.
 --
 -- KEYS  1 turn
 -- ARGV  1 command id of the question  2 how long nobody else asks (µs)

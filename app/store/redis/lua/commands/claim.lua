@@ -1,4 +1,5 @@
 -- Take a held command to send it.
+-- Uses admission, clock, flight, keys, lines, match, places, record.
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 node that claims it  3 token of the attempt

@@ -1,4 +1,5 @@
 -- Settle an open command by what a probe found in the state of its device.
+-- Uses clock, match, outcome, record.
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 state  3 states that allow it, with a blank around each  4 node that found it

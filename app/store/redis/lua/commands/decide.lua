@@ -1,4 +1,5 @@
 -- Note the decision of a second person about a held command.
+-- Uses clock, lines, lives, match, outcome, record, superseding.
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 decision, as the field `approval` has it  3 `approved` or `refused`  4 error of what is refused

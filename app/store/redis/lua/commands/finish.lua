@@ -1,4 +1,5 @@
 -- End an open command without a response: timed out, cancelled, not sent, or sent one-way.
+-- Uses clock, match, outcome, record.
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 state  3 states that allow it, with a blank around each  4 finishing node  5 error ('' is none)

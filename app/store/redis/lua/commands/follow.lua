@@ -1,4 +1,5 @@
 -- Read a command with the latest of its reports, and watch it.
+-- Uses match, record.
 --
 -- KEYS  1 record  2 history
 -- ARGV  1 command id  2 number of the last report that is known  3 node that watches from now on ('' is none)

@@ -1,4 +1,5 @@
 -- Undo a claim of a command that nobody got.
+-- Uses clock, keys, lines, lives, match, record.
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 token of the claim

@@ -1,4 +1,5 @@
 -- Look who is in a lane of a device.
+-- Uses clock, lines, places, record, stops.
 --
 -- KEYS  1 place of the lane
 -- ARGV  1 rest of the lane (µs)  2 its pace (µs)  3 `stops` if it may be stopped ('' is never)

@@ -1,4 +1,5 @@
 -- Note that an open command was sent or acknowledged.
+-- Uses record.
 --
 -- KEYS  1 record
 -- ARGV  1 state  2 states that it may follow, with a blank around each  3 node that claims to send it ('' is none)

@@ -1,4 +1,5 @@
 -- Free the place of a command in a lane that waits for no more than that the broker has it.
+-- Uses keys, match, record, stops.
 --
 -- KEYS  1 record
 -- ARGV  1 command id  2 the state that says so  3 states that it may follow, with a blank around each

@@ -1,4 +1,5 @@
 -- Which open commands of one partition have a given home node, soonest deadline first.
+-- Uses match, record.
 --
 -- KEYS  1 due
 -- ARGV  1 node id  2 least score, as ZRANGEBYSCORE takes it  3 how many members to look at

@@ -1,4 +1,5 @@
 -- Match a response, settle its command, wake who waits.
+-- Uses clock, flight, keys, lives, match, news, outcome, record, topics.
 --
 -- KEYS  1 what the response names: record (by id), correlation (by value) or topic (by order)  2 due  3 list
 --       4 attempt, for a response by order, and with `open`
@@ -14,6 +15,8 @@
 -- Repeated: the command has its outcome, which is the answer. Nothing in a response by order tells a repetition from
 -- the answer to the next command, and with `open` nothing tells the outcome of this attempt from an older one, so the
 -- attempt key remembers which command this attempt met.
+
+local MOST_REPORTS, EDGE, MOST_REPORT = 200, 50, 8192 -- as in app/core/commands/history.py
 
 local correlation, topic_digest, device = ARGV[1], ARGV[3], ARGV[4]
 local state, result, error_text, receiver, reception = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]

@@ -1,4 +1,5 @@
 -- Have a lane of a device go on that stands since the end of a command.
+-- Uses lines, stops.
 --
 -- KEYS  1 place of the lane
 -- ARGV  1 command id of what stopped it, as whoever has it go on knows it

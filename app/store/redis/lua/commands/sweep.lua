@@ -1,4 +1,5 @@
 -- Time out what is overdue in one partition, and take out of its indexes what has no record any more.
+-- Uses clock, keys, lines, match, outcome, record.
 --
 -- KEYS  1 due  2 list
 -- ARGV  1 grace µs  2 finishing node  3 error  4 most commands to end

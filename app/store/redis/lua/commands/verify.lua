@@ -1,4 +1,5 @@
 -- Annex to a command that has timed out what a probe found of it since.
+-- Uses clock, lives, match, news, record.
 --
 -- KEYS  1 record
 -- ARGV  1 command id  2 finding, up to the instant at which it was found (app/store/rules.py)

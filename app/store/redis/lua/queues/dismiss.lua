@@ -1,6 +1,7 @@
 -- Bring back all that a consumer was lent, as if it had given it back, and forget it.
+-- Uses window.
 --
--- KEYS  1-9 as in queues/common
+-- KEYS  1-9 as in parts/window
 -- ARGV  1 the consumer
 -- Reply how many references came back
 -- Writes the window, ready, loans, due and consumers. Repeated: it has none.

@@ -1,6 +1,6 @@
 -- Move a source on, with what is new in it. Nothing happens where it was fed up to elsewhere, or has no room.
 --
--- KEYS  1-5 as in queues/common
+-- KEYS  1-5 as in parts/window
 -- ARGV  1 up to where it was fed  2 up to where it is fed then  3 where a new one begins  4 its life  5 most references
 --       6 events that are missed  7 how many groups follow, then each, then for each that is dated: instant, group
 -- Reply {up to where it is fed, references in the window but for those that wait for an instant, when somebody last

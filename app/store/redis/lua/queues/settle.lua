@@ -1,6 +1,7 @@
 -- What consumers say of what they were lent.
+-- Uses window.
 --
--- KEYS  1-9 as in queues/common
+-- KEYS  1-9 as in parts/window
 -- ARGV  1 id of the queue  2 'd' where it reads its dead letters  3 life  4 most deliveries, 0 for ever  5 '1' where
 --       devices have an order  6 times between retries take so many thousandths  7 how many of these follow, then each (µs)
 --       then for each settlement: number of the loan, how, indexes (a byte each, from 0; '' is all), amount µs, reason

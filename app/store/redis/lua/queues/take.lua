@@ -1,6 +1,7 @@
 -- Bring back what is due, then lend: a loan for each wish.
+-- Uses window.
 --
--- KEYS  1-9 as in queues/common  10 the last call of this node
+-- KEYS  1-9 as in parts/window  10 the last call of this node
 -- ARGV  1 id of the queue  2 'd' where it reads its dead letters  3 loan µs  4 most deliveries, 0 for ever  5 '1' where
 --       devices have an order  6 ttl µs, 0 for ever  7 '1' where one consumer takes at a time  8 id of the call
 --       9... for each wish: most, consumer, '1' where it is to be noted

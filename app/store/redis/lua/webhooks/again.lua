@@ -1,4 +1,5 @@
 -- Let an ended delivery be tried once more, now.
+-- Uses clock.
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
 -- ARGV  1 event id  2 as it stands  3 as it shall stand

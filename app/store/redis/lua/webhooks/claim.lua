@@ -1,4 +1,5 @@
 -- What is due, for one node until it is settled, or the hold is over.
+-- Uses clock.
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
 -- ARGV  1 most  2 hold µs  3 how the id of the first event of a command ends  4… how those of its later ones end

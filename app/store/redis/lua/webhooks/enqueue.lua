@@ -1,4 +1,5 @@
 -- Let an event wait for its first attempt.
+-- Uses clock.
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
 -- ARGV  1 event id  2 delivery  3 most that may wait  4 how long an idle queue lives (ms)

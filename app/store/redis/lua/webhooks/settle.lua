@@ -1,4 +1,5 @@
 -- How a delivery stands after an attempt.
+-- Uses clock.
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
 -- ARGV  1 event id  2 delivery  3 in how many µs to try again ('' is never)  4 whether it was delivered (1)

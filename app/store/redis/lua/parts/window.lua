@@ -1,5 +1,5 @@
--- Put in front of the scripts that work on the window of a queue over one shard. Its twin without I/O, and what all of it
--- means, is app/core/queues/window.py: both go through the same histories in a test.
+-- The window of a queue over one shard. Its twin without I/O, and what all of it means, is app/core/queues/window.py: both
+-- go through the same histories in a test.
 --
 -- KEYS  1 the window: a hash  2 ready: place -> group, which is one byte of deliveries and 12 bytes for each reference
 --       (position and key, both big-endian); places from `first` to before `last`  3 loans: number -> msgpack of deliveries, consumer, a 1 for each reference that is not

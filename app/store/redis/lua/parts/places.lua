@@ -1,36 +1,16 @@
--- Lanes: who waits in the lane of a device, who is in flight, and whether it lets the next one go. Behind common.lua.
+-- Who is in flight in the lane of a device, and whether it lets the next one go.
+-- Uses clock, keys, lines, record, stops.
 --
--- The place of a lane is a topic; who waits stands in mqtt:held:{p}:<digest of the lane>. Beside it, as strings, lie
---   …:sent     when a command left through it last (µs), where its lane has a pace; for as long as any pace may ask
---   …:stopped  "<at µs> <command id>" of the end after which those that wait wait for a person; until that person's word
+-- The place of a lane is a topic. Beside its line lies, as a string, …:sent, when a command left through it last (µs),
+-- where its lane has a pace; for as long as any pace may ask.
 
-local HELD = 'mqtt:held:' .. (tag or '') -- endpoints are in no partition, and nothing of theirs is held
-
-local function held_member(id, match)
-  return id .. ' ' .. match.device
-end
-
--- The commands that wait in a lane, by when they were registered: beside all that are held in the partition.
-local function line_of(lane)
-  return key('held', lane.digest)
-end
+local MOST_US = 1e17
+local LANE_LOOK_US = 1e6 -- as in app/store/rules.py
+local MOST_REST_US, MOST_PACE_MS = 3.6e9, 60000 -- as in app/core/profiles/lanes.py
 
 -- Whether who comes stands behind all that wait in a lane.
 local function queues(lane)
   return lane.order == 'f' or lane.order == 'a'
-end
-
--- The command that is the next in a lane. What waits no more leaves its line (100 at most: a script stays short).
-local function head_of(lane)
-  local line, place = line_of(lane), lane.order == 's' and -1 or 0
-  for _ = 1, 100 do
-    local first = redis.call('ZRANGE', line, place, place)[1]
-    local found = first and read(first, 'state')
-    if not first or not found or found[2] == 'held' then
-      return first
-    end
-    redis.call('ZREM', line, first)
-  end
 end
 
 -- How many commands have a place in a lane, in flight or at rest, and when one may be free at the latest (µs). Those
@@ -61,10 +41,6 @@ end
 
 local function sent_of(lane)
   return line_of(lane) .. ':sent'
-end
-
-local function stop_of(lane)
-  return line_of(lane) .. ':stopped'
 end
 
 -- What keeps the commands of a lane back besides those before them: until when (µs), or nil. Lanes that it excludes have
@@ -105,29 +81,4 @@ local function note_sent(lane, now)
   if lane and lane.pace > 0 then
     redis.call('SET', sent_of(lane), micros(now), 'PX', MOST_PACE_MS)
   end
-end
-
--- Stop the lane of a command that has ended, where that is no success. `stood` says of one that was held that it was in line.
-local function note_end(lane, now, id, outcome, stood)
-  if not lane or not lane.stops or outcome.state == 'succeeded' then
-    return
-  end
-  local unsent, stops = outcome.state == 'unsent', nil
-  if outcome.was == 'held' then
-    stops = unsent and stood
-  else
-    stops = not unsent or redis.call('HGET', key('callback', id), 'hold')
-  end
-  if stops and redis.call('EXISTS', stop_of(lane)) == 0 then
-    redis.call('SET', stop_of(lane), micros(now) .. ' ' .. id)
-  end
-end
-
--- Who may have a turn now that a place of a lane is free: the next one there, or who waits for that lane to be empty.
-local function next_of(lane)
-  local first = not (lane.stops and redis.call('EXISTS', stop_of(lane)) == 1) and head_of(lane)
-  for _, digest in ipairs(lane.excluded_by) do
-    first = first or head_of({digest = digest})
-  end
-  return first or nil
 end
