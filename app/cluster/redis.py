@@ -320,14 +320,15 @@ class RedisCluster:
                     self._log.warning("lease_lost", lost=node.incarnation)
                     lost.set()
                     return
+                # First what needs no other server of a Redis Cluster than the lease does.
+                await self._redis.call("PUBLISH", keys.node_channel(node.node_id), HEARTBEAT)
+                await self._tell_features(node)
                 if self._charter not in (None, await self._read_charter()):
                     self._counters["charter.changed"] += 1
                     self._log.warning("charter_changed", reason="the store has lost what the nodes share")
                     lost.set()
                     return
                 await self._enlist(node)  # nothing, where the list was lost since: the next round finds that
-                await self._redis.call("PUBLISH", keys.node_channel(node.node_id), HEARTBEAT)
-                await self._tell_features(node)
             except StoreUnavailableError as error:
                 self._counters["lease.renewal_failed"] += 1
                 self._log.debug("lease_not_renewed", reason=str(error))

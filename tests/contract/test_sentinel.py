@@ -8,15 +8,18 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from redis.asyncio import Redis
+from redis.asyncio import Connection, Redis
+from redis.exceptions import RedisError
 
 from app.core.errors import StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.system import SystemClock
 from app.runtime.tasks import end
 from app.store.redis.doctor import inspect
+from app.store.redis.driver import sentinel
 from app.store.redis.driver.combiner import Combiner
 from app.store.redis.driver.lane import CombinerOptions
+from app.store.redis.driver.sentinel import watch_of
 from app.store.redis.driver.server import connector
 from tests.contract.store_backends import registration
 from tests.contract.test_cluster import Heard, info, redis_member
@@ -186,6 +189,65 @@ async def test_the_one_of_two_primaries_counts_that_the_later_election_made(sent
             assert await client.exists("mqtt:history:{which}")
         async with Redis.from_url(old.url) as client:
             assert not await client.exists("mqtt:history:{which}")
+
+
+async def test_who_connects_first_to_another_primary_takes_the_older_connections_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The old one is cut off from its Sentinels and from nothing else, so it takes writes that nobody will have."""
+    monkeypatch.setattr(sentinel, "LOOK_SECONDS", PATIENCE)
+    with RedisProcess() as old, RedisProcess() as new, SentinelProcess(old, quorum=1) as guard:
+        url = sentinel_url([guard])
+        async with combining(url) as before:
+            async with Redis(port=guard.port) as admin:
+                await admin.sentinel_remove(guard.service)
+                await admin.sentinel_monitor(guard.service, "127.0.0.1", new.port, 1)
+            async with combining(url):
+                watch_of(url, NO_TERMS)._hint.set()
+                writers = Writers(before)
+                writers.start()
+                await goes_on(writers, new)
+                await writers.stop()
+
+
+async def test_few_sentinels_that_have_missed_the_latest_election_lead_nobody_back(sentinels: Guarded) -> None:
+    """They are the only ones that answer, and the old primary takes writes. Most of them may have begun anew."""
+    before, after = sentinels.servers
+    guard = sentinels.guards[0]
+    await asyncio.to_thread(before.kill)
+    await eventually(lambda: sentinels.switched(before))
+    with RedisProcess() as old, SentinelProcess(old, quorum=1) as stale, SentinelProcess(old, quorum=1) as other:
+        few, most = sentinel_url([guard, stale]), sentinel_url([guard, stale, other])
+        async with combining(few) as kept, combining(most) as led:
+            await asyncio.to_thread(guard.kill)
+            with pytest.raises(RedisError, match="have missed the latest fail-over"):
+                await watch_of(few, NO_TERMS)._look()
+            await kept.call(("SET", "mqtt:history:{which}", "x"), None)
+            async with Redis.from_url(after.url) as client:
+                assert await client.exists("mqtt:history:{which}")
+            writers = Writers(led)
+            writers.start()
+            await goes_on(writers, old)
+            await writers.stop()
+
+
+async def test_a_transport_that_closes_while_sentinels_are_asked_ends_no_watch(
+    sentinels: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As uvloop says it; without the watch nobody would leave the old primary after a planned switch."""
+    broken: list[str] = []
+    send = Connection.send_command
+
+    async def closing(self: Connection, *command: str, **options: bool) -> None:
+        if command[0] == "SENTINEL" and len(broken) < 2 * len(sentinels.guards):
+            broken.append(command[1])
+            raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+        await send(self, *command, **options)
+
+    async with combining(sentinels.url) as combiner:
+        monkeypatch.setattr(Connection, "send_command", closing)
+        await eventually(lambda: len(broken) == 2 * len(sentinels.guards))
+        assert await combiner.call(("PING",), None) == b"PONG"
 
 
 async def test_what_sentinels_do_not_say_is_said_at_the_start(sentinels: Guarded) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import count
 
 import pytest
-from redis.asyncio import Redis
+from redis.asyncio import Connection, Redis
 from redis.crc import key_slot
 
 from app.cluster.redis import RedisCluster
@@ -20,15 +20,19 @@ from app.core.commands.command import CommandState
 from app.core.commands.routing import MatchResult
 from app.core.errors import StoreUnavailableError
 from app.core.identifiers import PARTITIONS, partition_of
-from app.core.redis_address import NO_TERMS, RedisTerms
+from app.core.redis_address import NO_TERMS, RedisAddress, RedisKind, RedisTerms
 from app.runtime.tasks import end
 from app.store.commands import Query, Registered
 from app.store.redis.commands.store import RedisStateStore
+from app.store.redis.driver.listener import MISSES
+from app.store.redis.driver.slots import SlotMap
+from app.store.redis.driver.store_calls import open_calls
+from app.store.redis.driver.topology import read_slots, slots_of
 from tests.contract.store_backends import answer, registration
 from tests.contract.test_cluster import Heard, info, redis_member
 from tests.contract.test_redis_rights import everything
 from tests.services import RedisProcess, require_programs
-from tests.sharded import MemberProcess, Sharded, sharded
+from tests.sharded import PRIMARIES, SLOTS, MemberProcess, Sharded, sharded
 from tests.stores import redis_store
 from tests.unit.store.redis.test_keys import THE_END, scripts_calls
 from tests.waiting import PATIENCE, eventually
@@ -231,6 +235,43 @@ async def test_slots_move_there_and_back_under_writers(redis_cluster: Sharded) -
         assert len((await store.list_commands(Query(limit=100))).commands) == 100
 
 
+async def test_of_many_slots_that_have_moved_is_told_once(redis_cluster: Sharded) -> None:
+    """Each map costs milliseconds in which a node does nothing else, and after a switch of primaries a third moves."""
+    await asyncio.to_thread(redis_cluster.empty)
+    source, target, _ = redis_cluster.members
+    owned = [one for one in map(slot_of_partition, range(PARTITIONS)) if one < SLOTS // PRIMARIES][:30]
+    names = [keys.due(one) for one in range(PARTITIONS) if slot_of_partition(one) in owned]
+    counters, follower = Counter[str](), Maps()
+    calls = open_calls(redis_cluster.url, [], counters=counters)
+    calls.start()
+    try:
+        await calls.call(("EXISTS", *names), PATIENCE)
+        slots_of(redis_cluster.url).follow(follower)
+        for slot in owned:
+            await asyncio.to_thread(redis_cluster.end_move, slot, source, target)
+        known = follower.told
+        await asyncio.gather(*(calls.call(("EXISTS", one), PATIENCE) for one in names))
+        assert counters["store.moved"] > len(owned) // 2
+        assert follower.told - known < len(owned) // 2
+    finally:
+        await end(slots_of(redis_cluster.url).leave(follower))
+        await calls.close()
+        for slot in owned:
+            await asyncio.to_thread(redis_cluster.end_move, slot, target, source)
+
+
+class Maps:
+    """Counts the maps that it is told."""
+
+    disturbed = False
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def mapped(self, slots: SlotMap) -> None:
+        self.told += slots.whole
+
+
 async def test_F28_a_primary_is_killed_and_nothing_is_lost_that_a_replica_acknowledged(replicated: Sharded) -> None:
     counters: Counter[str] = Counter()
     devices = [f"device-{number}" for number in range(60)]
@@ -288,3 +329,71 @@ async def test_a_member_of_the_cluster_of_nodes_stays_one_when_primaries_are_rep
             await other.leave()
             await member.leave()
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "slot watch" and not task.cancelling()]
+
+
+async def test_a_node_is_heard_while_the_primary_of_what_nodes_share_is_away() -> None:
+    """Its lease is at another one. Without its heartbeats it would count as deaf, and every other node as well."""
+    with sharded() as cluster:
+        for one in cluster.members:
+            await asyncio.to_thread(one.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        away = await asyncio.to_thread(cluster.owner, key_slot(keys.CLUSTER.encode()))
+        name = await asyncio.to_thread(name_that_publishes_at, cluster, away)
+        heard = Heard()
+        member = redis_member(cluster.url, heard)
+        async with asyncio.timeout(2 * PATIENCE):
+            await member.charter()
+            await member.join(info(name))
+            try:
+                await asyncio.to_thread(away.kill)
+                await eventually(lambda: member._counters["lease.renewal_failed"] >= MISSES + 1)
+                assert member.listening
+                assert member._counters["wakeup.reconnects"] == 0
+            finally:
+                await member.leave()
+
+
+def name_that_publishes_at(cluster: Sharded, member: MemberProcess) -> str:
+    """The name of a node whose lease is elsewhere; so nobody listens at this member, as it is asked last."""
+    return next(
+        name
+        for name in map("n{}".format, count())
+        if cluster.owner(key_slot(keys.node_channel(name).encode())) is member
+        and cluster.owner(key_slot(keys.lease(name).encode())) is not member
+    )
+
+
+async def test_a_member_that_is_cut_off_is_not_believed_whatever_epoch_it_has(redis_cluster: Sharded) -> None:
+    """As a replica that has called for elections which nobody has heard of."""
+    lonely = MemberProcess()
+    (lonely.folder / "nodes.conf").write_text(
+        f"{'a' * 40} 127.0.0.1:{lonely.port}@{lonely.bus_port} myself,slave {'b' * 40} 0 0 1 connected\n"
+        f"{'b' * 40} 127.0.0.1:1@2 master - 0 0 1 connected 0-{SLOTS - 1}\n"
+        "vars currentEpoch 99 lastVoteEpoch 0\n"
+    )
+    with lonely:
+        await eventually(lambda: lonely.state()["cluster_state"] == "fail")
+        assert lonely.state()["cluster_current_epoch"] == "99"
+        places = [("127.0.0.1", one.port) for one in redis_cluster.members]
+        found = await read_slots(RedisAddress(RedisKind.CLUSTER, [("127.0.0.1", lonely.port), *places]))
+        assert sorted(found.primaries) == sorted(places)
+
+
+async def test_a_transport_that_closes_while_slots_are_asked_for_ends_no_watch(
+    redis_cluster: Sharded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As uvloop says it; without the watch nobody would follow a fail-over."""
+    broken: list[str] = []
+    send = Connection.send_command
+
+    async def closing(self: Connection, *command: str, **options: bool) -> None:
+        if command[0] == "CLUSTER" and len(broken) < 2 * len(redis_cluster.members):
+            broken.append(command[1])
+            raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+        await send(self, *command, **options)
+
+    async with opened(redis_cluster):
+        watch = slots_of(redis_cluster.url)
+        monkeypatch.setattr(Connection, "send_command", closing)
+        watch.hint()
+        await eventually(lambda: len(broken) == 2 * len(redis_cluster.members))
+        await eventually(lambda: not watch.reason)

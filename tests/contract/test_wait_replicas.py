@@ -17,7 +17,7 @@ from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.system import SystemClock
 from app.store.redis.doctor import inspect
 from app.store.redis.driver.combiner import Combiner
-from app.store.redis.driver.lane import CombinerOptions, Script
+from app.store.redis.driver.lane import BATCH, CombinerOptions, Script
 from app.store.redis.driver.replicas import READING, writes
 from app.store.redis.driver.server import connector
 from app.store.redis.rights import COMMANDS
@@ -83,6 +83,21 @@ async def test_F28_a_write_that_no_replica_has_is_not_acknowledged_and_is_when_o
         assert counters["store.reconnected"] == 0
     async with Redis.from_url(replica.url) as client:
         assert await client.get("mqtt:history:{a}") == b"1"
+
+
+async def test_more_unacknowledged_writes_than_a_batch_has_keep_nobody_from_reading(
+    pair: tuple[RedisProcess, RedisProcess],
+) -> None:
+    primary, replica = pair
+    async with combining(primary.node_url) as (combiner, counters):
+        with replica.paused():
+            writes = [("SET", f"mqtt:history:{{{number}}}", "x") for number in range(2 * BATCH)]
+            patient = [asyncio.create_task(combiner.call(one, None)) for one in writes]
+            await eventually(lambda: counters["store.wait_short"] >= 2)
+            read = combiner.call(("GET", "mqtt:history:{first}"), BUDGET)
+            assert await asyncio.wait_for(read, PATIENCE) == b"x"
+            assert not any(one.done() for one in patient)
+        assert await asyncio.gather(*patient) == [b"OK"] * len(writes)
 
 
 async def test_writes_that_are_sent_again_keep_their_order(pair: tuple[RedisProcess, RedisProcess]) -> None:

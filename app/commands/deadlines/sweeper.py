@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 
 import structlog
@@ -70,9 +71,10 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """One round, which takes the interval."""
-        live = tuple(node.node_id for node in await self._cluster.nodes())
-        if live != self._live:
-            self._live, self._shares = live, shares_of(self._node_id, live)
+        with suppress(UnavailableError):  # a Redis Cluster may be without the primary that tells, and have others
+            live = tuple(node.node_id for node in await self._cluster.nodes())
+            if live != self._live:
+                self._live, self._shares = live, shares_of(self._node_id, live)
         self._round += 1
         slices = [
             (partitions[first : first + self._slice_size], grace)

@@ -164,6 +164,10 @@ class CallQueue:
         if again:
             _wake_one(self._idle)
 
+    def readers_first(self) -> None:
+        """Let what only reads go before what writes; both stay in their order."""
+        self._waiting = deque(sorted(self._waiting, key=lambda call: call.writes))
+
     def hurry(self, seconds: float) -> None:
         """Let nobody wait for longer than this altogether, but the patient."""
         for call in (*self._waiting, *self._taken):

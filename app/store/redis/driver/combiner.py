@@ -145,9 +145,9 @@ class Combiner:
         return await (await self._queue.put(packed, now, deadline, replies, writing))
 
     def within(self, budget: float, now: float, *, writing: bool = False) -> float:
-        """The budget, cut short while no lane gets answers, and for what writes while replicas are missing."""
+        """The budget, cut short while no lane gets answers, and for what writes while that has to wait."""
         for lane in self._lanes:
-            if writing and lane.replicas.short:
+            if writing and lane.writes_wait:
                 continue
             if lane.connected and not lane.silent and now - (lane.asked_at or now) < SILENT_SHARE * budget:
                 return budget

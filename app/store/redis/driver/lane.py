@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any, Final, Protocol
@@ -43,6 +43,9 @@ _PASSING: Final = frozenset(
     ("BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOPERM", "NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN")
 )
 """Redis cannot serve now, and will: a script that runs too long, a replica, a full disk, rights not given yet."""
+
+_READS_ONLY: Final = frozenset(("MISCONF", "NOREPLICAS", "OOM"))
+"""Redis reads, and refuses what writes: its disk, its replicas or its memory do not allow it."""
 
 ELSEWHERE: Final = (AskError, ClusterDownError, ReadOnlyError, TryAgainError)
 """A member of a Redis Cluster has not got the slot of a call, or not all of it. MOVED is a kind of ASK here."""
@@ -139,6 +142,12 @@ class Lane:
         self._away: list[tuple[Call, ResponseError]] = []
         """Calls of the batch that this member of a cluster cannot serve."""
         self._failures = 0
+        self._reads_only = False
+
+    @property
+    def writes_wait(self) -> bool:
+        """True while what writes gets no answer, and what only reads does."""
+        return self._reads_only or self.replicas.short
 
     async def run(self) -> None:
         """Serve until cancelled: no error ends it, for without it the node would be deaf."""
@@ -186,10 +195,11 @@ class Lane:
             took, size, waited = self._queue.loop.time() - began, len(batch), began - batch[0].since
             if self._away:
                 batch = self._hand_over(batch)
-            if self.replicas.short and not all(call.future.done() for call in batch):
+            if self.writes_wait and not all(call.future.done() for call in batch):
                 # They go first again, and in their order: what comes behind them may write the same.
                 self._queue.give_back(batch)
                 await asyncio.sleep(SHORT_PAUSE_SECONDS)
+                self._queue.readers_first()
                 continue
             self._queue.done(batch)
             self._failures = 0
@@ -215,8 +225,18 @@ class Lane:
             await self._make_scripts_known(connection)
             away = {call for call, _ in self._away}
             refused = await self._round_trip(connection, [one for one in batch if not (one.future.done() or one in away)])
-        for error in refused.values():
+        if refused or any(call.writes for call in batch):
+            self._told_of_writes(refused.values())
+        for error in () if self._reads_only else refused.values():
             raise error
+
+    def _told_of_writes(self, refused: Collection[ResponseError]) -> None:
+        """Note whether Redis takes writes: where it does not, another connection would not help."""
+        before, self._reads_only = self._reads_only, bool(refused) and _READS_ONLY.issuperset(map(_code, refused))
+        if self._reads_only and not before:
+            _log.warning("store_takes_no_writes", reason=str(next(iter(refused))))
+        elif before and not refused:
+            _log.info("store_takes_writes")
 
     async def _round_trip(self, connection: AbstractConnection, batch: Sequence[Call]) -> dict[Call, ResponseError]:
         """The calls to be sent again, each with the error that it met."""

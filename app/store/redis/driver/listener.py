@@ -10,12 +10,12 @@ import structlog
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from app.core.clock import Clock
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.telemetry import Counters
+from app.store.redis.driver.outages import is_connection_error
 from app.store.redis.driver.server import url_arguments
 from app.store.redis.driver.topology import MemberConnection
 
@@ -24,16 +24,6 @@ HEARTBEAT: Final = b"\0heartbeat"
 HEARTBEAT_SECONDS: Final = 1.0
 MISSES: Final = 3
 """After so many heartbeats that did not come back the connection counts as dead, though neither side said so."""
-
-
-def is_connection_error(error: BaseException) -> bool:
-    """True if Redis, or the way to it, is at fault.
-
-    uvloop raises a bare RuntimeError for a write to a transport that the peer closed a moment before (uvloop#506).
-    """
-    if isinstance(error, RuntimeError):
-        return "the handler is closed" in str(error)
-    return isinstance(error, RedisError | OSError | TimeoutError)
 
 
 class Listener:

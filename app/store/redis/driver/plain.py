@@ -17,7 +17,7 @@ from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisKind, RedisTerms, parse_redis_url
 from app.runtime.telemetry import Counters
 from app.store.redis.driver.lane import Script
-from app.store.redis.driver.listener import is_connection_error
+from app.store.redis.driver.outages import is_connection_error
 from app.store.redis.driver.server import url_arguments
 from app.store.redis.driver.store_calls import open_calls
 

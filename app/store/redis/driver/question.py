@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import RedisError
+
+from app.store.redis.driver.outages import is_connection_error
 
 ANSWER_SECONDS: Final = 1.0
 """How long one of them may take to answer."""
@@ -42,7 +43,7 @@ async def first_answers(asking: Sequence[asyncio.Task[_Answer]]) -> tuple[list[_
         done |= more
     errors = [error for one in done if (error := one.exception()) is not None]
     for error in errors:
-        if not isinstance(error, RedisError | OSError | TimeoutError | ValueError):
+        if not (is_connection_error(error) or isinstance(error, ValueError)):
             raise error
     reasons = "; ".join(sorted({str(error) or type(error).__name__ for error in errors}))
     return [one.result() for one in done if one.exception() is None], reasons

@@ -310,13 +310,16 @@ class SlotRouter:
 
     def _elsewhere(self, place: Place, away: Sequence[tuple[Call, ResponseError]]) -> None:
         """Send what a member could not serve where it says, or let it wait."""
+        moved = {one.slot_id: (one.host or place[0], one.port) for _, one in away if isinstance(one, MovedError)}
+        if moved and self._watch is not None:
+            self._watch.moved(moved)
         held: set[int] = set()
         for call, error in away:
             if not isinstance(call, SlotCall):
                 continue
             call.asked()
             if isinstance(error, MovedError):
-                self._moved(place, call, error)
+                self._moved(call)
             elif isinstance(error, AskError):
                 self._ask(place, call, error)
             else:
@@ -328,11 +331,9 @@ class SlotRouter:
             # What waits behind these goes on waiting behind them.
             self._send_again(member.queue.take_out(lambda call: isinstance(call, SlotCall) and call.slot in held))
 
-    def _moved(self, place: Place, call: SlotCall, error: MovedError) -> None:
+    def _moved(self, call: SlotCall) -> None:
         self._counters["store.moved"] += 1
         call.moves += 1
-        if self._watch is not None:
-            self._watch.moved(error.slot_id, (error.host or place[0], error.port))
         if call.moves > MOST_MOVES:
             call.moves = 0
             self._held.park(call)

@@ -15,10 +15,11 @@ from weakref import WeakKeyDictionary, WeakSet
 import structlog
 from redis.asyncio.connection import AbstractConnection, Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from app.core.redis_address import Place, RedisAddress, RedisTerms, parse_redis_url, shown_place
 from app.runtime.tasks import end
+from app.store.redis.driver.outages import outages_pass
 from app.store.redis.driver.question import ANSWER_SECONDS, ASKING_OPTIONS, first_answers, opened, reply_of
 from app.store.redis.driver.tls import TlsConnection, parsed
 
@@ -42,6 +43,8 @@ class SentinelWatch:
         self._terms = terms
         self._connections: WeakSet[AbstractConnection] = WeakSet()
         self._primary: Place | None = None
+        self._epoch = 0
+        """Of the latest fail-over that any of them has told of."""
         self._hint = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
 
@@ -55,7 +58,14 @@ class SentinelWatch:
                 one.cancel()
         if not answers:
             raise RedisConnectionError(f"no Sentinel names the primary of {self._address.service}: {reasons}")
-        _, place = max(answers)
+        epoch, place = max(answers)
+        most = 2 * len(answers) > len(self._address.seeds)
+        if epoch >= self._epoch or most:  # where most go back, all of them have begun anew
+            self._epoch = epoch
+        elif place != self._primary:
+            raise RedisConnectionError(
+                f"the only Sentinels that answer name {shown_place(place)}, and have missed the latest fail-over"
+            )
         return place
 
     def joined(self, connection: AbstractConnection, place: Place) -> None:
@@ -81,7 +91,7 @@ class SentinelWatch:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._hint.wait()
                 self._hint.clear()
-                with suppress(RedisError, OSError, TimeoutError):
+                with outages_pass():
                     await self._look()
         finally:
             if self._watching is asyncio.current_task():
@@ -90,11 +100,12 @@ class SentinelWatch:
 
     async def _look(self) -> None:
         place = await self.find()
-        if place == self._primary and await self._is_replica(place):
+        known = place == self._primary
+        self._moved(place)
+        # A new connection may have found the primary before this: then it is known, and others lead elsewhere still.
+        await self._drop(lambda connection: _place_of(connection) != place)
+        if known and await self._is_replica(place):
             await self._drop(lambda _: True)
-        elif place != self._primary:
-            self._moved(place)
-            await self._drop(lambda connection: _place_of(connection) != place)
 
     def _moved(self, place: Place) -> None:
         before, self._primary = self._primary, place
@@ -103,7 +114,7 @@ class SentinelWatch:
 
     async def _drop(self, which: Callable[[AbstractConnection], bool]) -> None:
         for connection in [one for one in self._connections if which(one)]:
-            with suppress(RedisError, OSError, TimeoutError):
+            with outages_pass():
                 await connection.disconnect(nowait=True)
 
     async def _is_replica(self, place: Place) -> bool:
@@ -115,7 +126,7 @@ class SentinelWatch:
 
     async def _listen(self, seed: Place) -> None:
         while True:
-            with suppress(RedisError, OSError, TimeoutError):
+            with outages_pass():
                 async with opened(self._sentinel(seed)) as connection:
                     await connection.send_command("SUBSCRIBE", *_CHANNELS)
                     while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -64,10 +64,11 @@ class SlotMap:
         """True if each slot is served."""
         return self.covered == SLOTS
 
-    def moved(self, slot: int, place: Place) -> SlotMap:
-        """The same, with one slot elsewhere."""
+    def moved(self, places: Mapping[int, Place]) -> SlotMap:
+        """The same, with these slots elsewhere."""
         owners = list(self.owners)
-        owners[slot] = place
+        for slot, place in places.items():
+            owners[slot] = place
         return SlotMap(tuple(owners), self.replicas)
 
 

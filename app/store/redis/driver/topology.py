@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from app.core.redis_address import Place, RedisAddress, parse_redis_url, shown_place
+from app.store.redis.driver.outages import is_connection_error
 from app.store.redis.driver.question import ANSWER_SECONDS, ASKING_OPTIONS, first_answers, opened, reply_of
 from app.store.redis.driver.slots import SLOTS, SlotMap, parse_slots, slot_of
 from app.store.redis.driver.tls import TlsConnection, parsed
@@ -27,8 +28,8 @@ DISTURBED_SECONDS: Final = 0.2
 """How often while a primary is away."""
 MOST_ASKED: Final = 16
 
-View = tuple[bool, int, SlotMap]
-"""Whether it has all slots, the epoch of the cluster as this member knows it, and what it says."""
+View = tuple[bool, bool, int, SlotMap]
+"""Whether it has all slots, whether the cluster works as this member sees it, the epoch that it knows, and its map."""
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +46,10 @@ class SlotFollower(Protocol):
 
 
 async def read_slots(address: RedisAddress, known: Sequence[Place] = ()) -> SlotMap:
-    """The map as that member has it who knows the latest election; an error of redis-py says why there is none."""
+    """The map as that member has it who knows the latest election; an error of redis-py says why there is none.
+
+    A member that does not reach most primaries counts less: it may have counted up its epoch by itself.
+    """
     asked = list(dict.fromkeys((*address.seeds, *known)))[:MOST_ASKED]
     tasks = [asyncio.create_task(_ask(address, one)) for one in asked]
     try:
@@ -55,7 +59,7 @@ async def read_slots(address: RedisAddress, known: Sequence[Place] = ()) -> Slot
             one.cancel()
     if not views:
         raise RedisConnectionError(f"no member of the Redis Cluster answers: {reasons}")
-    whole, _, slots = max(views, key=lambda one: one[:2])
+    whole, _, _, slots = max(views, key=lambda one: one[:3])
     if not whole:
         raise RedisConnectionError(f"the Redis Cluster serves {slots.covered} of {SLOTS} slots")
     return slots
@@ -68,7 +72,8 @@ async def _ask(address: RedisAddress, place: Place) -> View:
         lines = (await reply_of(connection, "CLUSTER", "INFO")).decode(errors="replace").splitlines()
         facts = dict(line.split(":", 1) for line in lines if ":" in line)
         slots = parse_slots(await reply_of(connection, "CLUSTER", "SLOTS"), place)
-    return slots.whole, int(facts.get("cluster_current_epoch", "0")), slots
+    works = facts.get("cluster_state") == "ok"
+    return slots.whole, works, int(facts.get("cluster_current_epoch", "0")), slots
 
 
 class SlotWatch:
@@ -107,10 +112,11 @@ class SlotWatch:
         """Something is not where it was: ask soon."""
         self._hint.set()
 
-    def moved(self, slot: int, place: Place) -> None:
-        """A member says that another one has this slot."""
-        if self.slots is not None and self.slots.owners[slot] != place:
-            self._is(self.slots.moved(slot, place))
+    def moved(self, places: Mapping[int, Place]) -> None:
+        """A member says that others have these slots. All at once: a new map costs milliseconds."""
+        slots = self.slots
+        if slots is not None and any(slots.owners[slot] != place for slot, place in places.items()):
+            self._is(slots.moved(places))
         self.hint()
 
     async def some_members(self, channel: str) -> Sequence[Place]:
@@ -132,7 +138,9 @@ class SlotWatch:
             self._hint.clear()
             try:
                 await self._look()
-            except (RedisError, OSError, TimeoutError, ValueError) as error:
+            except Exception as error:
+                if not (is_connection_error(error) or isinstance(error, ValueError)):
+                    raise
                 if not self.reason:
                     _log.warning("slots_unknown", reason=str(error))
                 self.reason = str(error) or type(error).__name__

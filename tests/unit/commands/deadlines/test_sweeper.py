@@ -12,6 +12,7 @@ from app.cluster.shares import SLICE, share_of, shares_of
 from app.commands.deadlines.sweeper import COVER, GRACE, Sweeper
 from app.core.commands.command import CommandState
 from app.core.commands.routing import Outcome
+from app.core.errors import StoreUnavailableError
 from app.runtime.system import SystemClock, new_charter
 from app.store.commands import CommandWriter
 from app.store.memory.commands.store import MemoryStateStore
@@ -100,6 +101,28 @@ async def test_F13_a_dead_nodes_command_is_timed_out_after_the_grace() -> None:
     (command,) = await assembly.store.get([invocation.command.id])
     assert command is not None
     assert command.state is CommandState.TIMED_OUT
+
+
+class Headless(Crowd):
+    """A cluster that cannot say any more who lives, as without one of the primaries of a Redis Cluster."""
+
+    away = False
+
+    async def nodes(self) -> Sequence[NodeInfo]:
+        if self.away:
+            raise StoreUnavailableError("the store did not answer in time")
+        return await super().nodes()
+
+
+async def test_who_lives_may_be_unknown_while_partitions_can_be_swept() -> None:
+    store, cluster = Recording(), Headless(new_charter())
+    sweeper = sweeper_of(await assemble(), cluster, "n1", store=store)
+    await sweeper.sweep()
+    store.asked.clear()
+    cluster.away = True
+    await sweeper.sweep()
+    visited = [partition for partitions in store.asked for partition in partitions]
+    assert tuple(visited[: len(share_of("n1", CROWD))]) == share_of("n1", CROWD)
 
 
 class Recording(MemoryStateStore):

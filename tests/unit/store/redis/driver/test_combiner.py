@@ -246,6 +246,23 @@ async def test_a_busy_script_is_waited_for(redis_server: RedisProcess) -> None:
         await client.config_set("busy-reply-threshold", 5000)
 
 
+@pytest.mark.parametrize("setting", ["min-replicas-to-write", "maxmemory"])
+async def test_a_redis_that_takes_no_writes_is_read_over_the_same_connection(setting: str) -> None:
+    with RedisProcess() as server:
+        async with combining(server.url) as (combiner, counters), Redis.from_url(server.url) as client:
+            await client.config_set(setting, 1)
+            patient = asyncio.create_task(combiner.call(("SET", KEY[0], "patient"), None))
+            await eventually(lambda: counters["store.retried"] >= 2)
+            assert await combiner.call(("GET", KEY[0]), BUDGET) is None
+            with pytest.raises(StoreUnavailableError):
+                await asyncio.wait_for(combiner.call(("SET", KEY[0], "hasty"), BUDGET), PATIENCE)
+            assert not patient.done()
+            await client.config_set(setting, 0)
+            assert await patient == b"OK"
+            assert await combiner.call(("GET", KEY[0]), BUDGET) == b"patient"
+            assert counters["store.reconnected"] == 0
+
+
 async def test_closing_lets_everybody_fail_who_waits(redis_server: RedisProcess) -> None:
     async with combining(redis_server.url, CombinerOptions(max_queue=5)) as (combiner, _):
         with redis_server.paused():

@@ -32,7 +32,7 @@ def test_a_map_is_read_as_the_member_tells_it() -> None:
     found = parse_slots(told, A)
     assert (found.owners[0], found.owners[100]) == (A, B)
     assert (found.primaries, found.replicas, found.whole) == ((A, B), frozenset([("10.0.0.3", 7003)]), True)
-    assert found.moved(0, B).owners[:2] == (B, A)
+    assert found.moved({0: B, 2: B}).owners[:4] == (B, A, B, A)
     unknown = parse_slots([[0, 99, [b"?", 7001]], [100, 200, [None, 7001]]], A)
     assert (unknown.owners[0], unknown.owners[100], unknown.covered, unknown.whole) == (None, A, 101, False)
 
