@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from app.core.events.event import Position
 from app.core.queues.loans import DatedGroup, ReferenceGroup
+from app.core.queues.times import StoreTime
 
 
 class GroupLine:
@@ -83,6 +85,11 @@ class LaterGroups:
         one = self.groups.pop(number)
         self._count(one, -1)
         return one.group
+
+    def due(self, time: StoreTime) -> list[tuple[Position, int]]:
+        """When each comes back, on the clock that no step moves, and its number. Dates are on the wall, retries not."""
+        ahead = time.date - time.now
+        return [(one.at if one.group.deliveries else one.at - ahead, number) for number, one in self.groups.items()]
 
     def clear(self) -> None:
         """Take all away."""

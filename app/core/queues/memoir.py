@@ -57,3 +57,8 @@ class WindowMemoir:
     loans: Mapping[int, KeptLoan]
     later: Mapping[int, DatedGroup]
     orders: Mapping[int, KeptOrder]
+
+    @property
+    def latest(self) -> Position:
+        """Return the latest instant at which something happened in it, as far as it tells."""
+        return max(self.facts.serial, self.facts.asked, self.facts.held_at)

@@ -1,7 +1,7 @@
 """The window of a queue over one shard: what was fed and is not settled. A state machine without I/O.
 
 The scripts in `store/redis/lua/queues` are its twin; the same histories are run on both. Every call is given the
-instant of the store.
+time of the store: what is in a window goes by the clock that no step moves, and what it tells by the one on the wall.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from app.core.queues.loans import (
 )
 from app.core.queues.memoir import KeptLoan, WindowFacts, WindowMemoir
 from app.core.queues.orders import DeviceOrders
+from app.core.queues.times import StoreTime
 
 Bury = Callable[[int, str, str, Reference], bool]
 """Takes a reference that is to be a dead letter: deliveries, reason, consumer, reference. False: there is no room."""
@@ -74,7 +75,7 @@ class QueueWindow:
 
     def feed(
         self,
-        now: Position,
+        time: StoreTime,
         expected: Position,
         fed: Position,
         groups: Sequence[ReferenceGroup],
@@ -92,11 +93,11 @@ class QueueWindow:
             self.fed = fed
             self._ready.extend(groups)
             for one in dated:
-                self._later.put(self._next_number(now), one)
+                self._later.put(self._next_number(time.now), one)
             self._size += count + waiting
             self._missed += missed
             self._expired += missed
-        return Fed(self.fed, self._size - self._later.dated, self._asked, self._later.dated)
+        return Fed(self.fed, self._size - self._later.dated, time.shown(self._asked), self._later.dated)
 
     def seek(self, life: str, fed: Position) -> None:
         """Begin anew elsewhere: what is lent is not known any more."""
@@ -123,26 +124,26 @@ class QueueWindow:
             self._holder, self._held_at = "", 0
         return _count(groups)
 
-    def take(self, now: Position, rules: LendingRules, wishes: Sequence[LoanWish], bury: Bury) -> list[Loan | None]:
+    def take(self, time: StoreTime, rules: LendingRules, wishes: Sequence[LoanWish], bury: Bury) -> list[Loan | None]:
         """Bring back what is due, then lend: a loan for each wish, or None."""
-        self._return_due(now, rules, bury)
-        if now - self._asked >= NOTED_US:
-            self._asked = now
+        self._return_due(time, rules, bury)
+        if time.now - self._asked >= NOTED_US:
+            self._asked = time.now
         loans: list[Loan | None] = []
         looked = 0
         for wish in wishes:
-            self._announce(now, wish)
-            if rules.single and not self._may_hold(now, wish, rules.loan):
+            self._announce(time.now, wish)
+            if rules.single and not self._may_hold(time.now, wish, rules.loan):
                 loans.append(HELD)
                 continue
-            loan, looked = self._lend(now, rules, wish, looked)
+            loan, looked = self._lend(time, rules, wish, looked)
             loans.append(loan)
         return loans
 
-    def due(self, now: Position) -> int | None:
+    def due(self, time: StoreTime) -> int | None:
         """Return after how many µs the next loan runs out, or a retry comes back; None: there is neither."""
-        instants = [one.deadline for one in self._loans.values()] + [one.at for one in self._later.groups.values()]
-        return max(0, min(instants) - now) if instants else None
+        instants = [one.deadline for one in self._loans.values()] + [at for at, _ in self._later.due(time)]
+        return max(0, min(instants) - time.now) if instants else None
 
     def settle(
         self, now: Position, life: str, rules: LendingRules, said: Sequence[Settlement], jitter: int, bury: Bury
@@ -158,8 +159,9 @@ class QueueWindow:
             self._ready.append(ReferenceGroup(0, tuple(freed)))
         return Settled(count, tuple(over))
 
-    def state(self, now: Position) -> SourceState:
+    def state(self, time: StoreTime) -> SourceState:
         """Return how it stands."""
+        lately = {name: time.shown(at) for name, at in self._consumers.items() if at > time.now - CONSUMER_US}
         return SourceState(
             fed=self.fed,
             until=self.until,
@@ -168,7 +170,7 @@ class QueueWindow:
             later=self._later.count,
             dated=self._later.dated,
             held_back=self._orders.parked,
-            asked=self._asked,
+            asked=time.shown(self._asked),
             done=self._done,
             retried=self._retried,
             dead=self._dead,
@@ -177,7 +179,7 @@ class QueueWindow:
             delivered=self._delivered,
             again=self._again,
             oldest=self._ready.first.references[0].position if self._ready else 0,
-            consumers=tuple(sorted((name, at) for name, at in self._consumers.items() if at > now - CONSUMER_US)),
+            consumers=tuple(sorted(lately.items())),
         )
 
     def memoir(self) -> WindowMemoir:
@@ -232,9 +234,9 @@ class QueueWindow:
         made._size = made._lent + made._orders.parked + made._later.count + _count(memoir.ready.values())
         return made
 
-    def _return_due(self, now: Position, rules: LendingRules, bury: Bury) -> None:
-        due = [(one.deadline, f"l{number}", number) for number, one in self._loans.items() if one.deadline <= now]
-        due += [(one.at, f"r{number}", number) for number, one in self._later.groups.items() if one.at <= now]
+    def _return_due(self, time: StoreTime, rules: LendingRules, bury: Bury) -> None:
+        due = [(one.deadline, f"l{number}", number) for number, one in self._loans.items() if one.deadline <= time.now]
+        due += [(at, f"r{number}", number) for at, number in self._later.due(time) if at <= time.now]
         front: list[ReferenceGroup] = []
         freed: list[Reference] = []
         for _, name, number in sorted(due)[:MOST_DUE]:
@@ -271,8 +273,8 @@ class QueueWindow:
         self._holder, self._held_at = wish.consumer, now
         return True
 
-    def _lend(self, now: Position, rules: LendingRules, wish: LoanWish, looked: int) -> tuple[Loan | None, int]:
-        lately = sum(at > now - LATELY_US for at in self._consumers.values())
+    def _lend(self, time: StoreTime, rules: LendingRules, wish: LoanWish, looked: int) -> tuple[Loan | None, int]:
+        lately = sum(at > time.now - LATELY_US for at in self._consumers.values())
         waits = self._later.count + self._orders.parked
         share = ceil((self._size - self._lent - waits) / max(1, lately))
         cap = limit = min(wish.most, MOST_IN_GROUP, share)
@@ -291,7 +293,7 @@ class QueueWindow:
                 reference = group.references[at]
                 at += 1
                 looked += 1
-                if rules.ttl and reference.position <= now - rules.ttl:
+                if rules.ttl and reference.position <= time.date - rules.ttl:
                     self._expired += 1
                     self._leave(reference, freed)
                 elif not rules.ordered or self._orders.is_next(reference):
@@ -302,12 +304,12 @@ class QueueWindow:
             self._ready.append(ReferenceGroup(0, tuple(freed)))
         if not lent:
             return None, looked
-        number = self._next_number(now)
-        self._loans[number] = _Lent(wish.consumer, deliveries, now + rules.loan, tuple(lent), set(range(len(lent))))
+        number, deadline = self._next_number(time.now), time.now + rules.loan
+        self._loans[number] = _Lent(wish.consumer, deliveries, deadline, tuple(lent), set(range(len(lent))))
         self._lent += len(lent)
         self._delivered += len(lent)
         self._again += len(lent) if deliveries else 0
-        return Loan(self.life, number, wish.consumer, deliveries, now + rules.loan, tuple(lent)), looked
+        return Loan(self.life, number, wish.consumer, deliveries, time.shown(deadline), tuple(lent)), looked
 
     def _settle_one(
         self,

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from app.core.clock import Clock, wall_us
+from app.core.clock import Clock
 from app.core.events.event import Position, Shard
 from app.core.queues.hints import QueueHint, hints_of
 from app.core.queues.loans import (
@@ -24,6 +24,7 @@ from app.core.queues.loans import (
     Settlement,
     SourceState,
 )
+from app.core.queues.times import StoreClock
 from app.core.queues.window import Bury, QueueWindow
 from app.runtime.telemetry import Fill
 from app.store.declared import Declarations, DocumentChange
@@ -56,10 +57,19 @@ class Cemetery:
 
 
 class MemoryQueues:
-    """`clock` is the engine's; `new_life` makes 8 hexadecimal digits. Calls wait for nothing: each is one step."""
+    """`clock` is the engine's; `new_life` makes 8 hexadecimal digits. Calls wait for nothing: each is one step.
 
-    def __init__(self, clock: Clock, new_life: Callable[[], str], changed: QueueChanged = tell_nobody) -> None:
-        self._clock = clock
+    Nobody who sets the clock ends or prolongs a loan: `not_before` is the latest instant that is on record of them.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        new_life: Callable[[], str],
+        changed: QueueChanged = tell_nobody,
+        not_before: Position = 0,
+    ) -> None:
+        self._clock = StoreClock(clock, not_before)
         self._new_life = new_life
         self._changed = changed
         self.windows: Final[dict[QueueSource, QueueWindow]] = {}
@@ -77,7 +87,7 @@ class MemoryQueues:
         return {}
 
     async def now(self) -> Position:
-        return self._now()
+        return self._clock.time().date
 
     async def feed(
         self,
@@ -94,7 +104,7 @@ class MemoryQueues:
         if window is None:
             window = self.windows[source] = QueueWindow(self._new_life(), start)
         self._changed(source)
-        return window.feed(self._now(), expected, fed, groups, most, missed, dated)
+        return window.feed(self._clock.time(), expected, fed, groups, most, missed, dated)
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         window = self.windows.get(source)
@@ -103,9 +113,10 @@ class MemoryQueues:
         number, taken = self._calls.get((source, call.node_id), ("", Taken([])))
         if number != call.number:
             self._changed(source)
-            loans = window.take(self._now(), rules, wishes, self._bury(source))
+            time = self._clock.time()
+            loans = window.take(time, rules, wishes, self._bury(source))
             is_short = any(one is None or one is HELD for one in loans)
-            taken = Taken(loans, window.due(self._now()) if is_short else None)
+            taken = Taken(loans, window.due(time) if is_short else None)
             if any(one is not None and one.references for one in loans):
                 self._calls[source, call.node_id] = call.number, taken
         return taken
@@ -115,7 +126,7 @@ class MemoryQueues:
     ) -> Settled:
         window = self.windows.get(source) or QueueWindow("", 0)
         self._changed(source)
-        return window.settle(self._now(), life, rules, said, jitter, self._bury(source))
+        return window.settle(self._clock.time().now, life, rules, said, jitter, self._bury(source))
 
     async def dismiss(self, source: QueueSource, consumer: str) -> int:
         window = self.windows.get(source)
@@ -145,12 +156,15 @@ class MemoryQueues:
 
     async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
         found = [self.windows.get(one) for one in sources]
-        return [None if one is None else one.state(self._now()) for one in found]
+        time = self._clock.time()
+        return [None if one is None else one.state(time) for one in found]
 
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         for one in sources:
             self._changed(one)
             self.windows.pop(one, None)
+        forgotten = set(sources)
+        self._calls = {place: call for place, call in self._calls.items() if place[0] not in forgotten}
 
     async def hint(self, sources: Iterable[QueueSource]) -> None:
         for one in hints_of(sources):
@@ -168,16 +182,13 @@ class MemoryQueues:
         return window
 
     def _bury(self, source: QueueSource) -> Bury:
-        cemetery, now = self.cemeteries[source.shard], self._now()
+        cemetery, now = self.cemeteries[source.shard], self._clock.time().now
 
         def bury(deliveries: int, reason: str, consumer: str, reference: Reference) -> bool:
             self._changed(source.shard)
             return cemetery.bury(source, now, deliveries, reason, consumer, reference)
 
         return bury
-
-    def _now(self) -> Position:
-        return wall_us(self._clock)
 
 
 class MemoryDeclared:

@@ -249,7 +249,8 @@ class RocksQueues:
 
     def _load(self, rows: Mapping[bytes, bytes]) -> None:
         kept = read_rows(rows)
-        memory = MemoryQueues(self._clock, self._new_life, self._changed.setdefault)
+        latest = max((one.latest for one in kept.windows.values()), default=0)
+        memory = MemoryQueues(self._clock, self._new_life, self._changed.setdefault, latest)
         memory.windows.update((source, QueueWindow.of(memoir)) for source, memoir in kept.windows.items())
         memory.cemeteries.update(kept.cemeteries)
         self._kept: dict[QueueSource, WindowMemoir] = dict(kept.windows)

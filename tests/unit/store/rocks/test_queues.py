@@ -104,6 +104,18 @@ async def test_a_consumer_that_asks_in_vain_costs_no_sync(tmp_path: Path) -> Non
         assert await queues.states([SOURCE]) == [state], "that somebody asked is told at the end"
 
 
+async def test_loans_stand_no_longer_where_the_clock_was_set_back_while_the_process_was_away(tmp_path: Path) -> None:
+    clock = QueueClock()
+    async with opened(tmp_path, clock=clock) as queues:
+        await feed(queues, 1)
+        assert await take(queues) == [1]
+    clock.ahead = -86_400_000_000  # an edge box without a battery, as it was switched off
+    async with opened(tmp_path, clock=clock) as queues:
+        assert await take(queues, consumer="w2") == []
+        clock.micros += RULES.loan
+        assert await take(queues, consumer="w2") == [1]
+
+
 async def test_a_damaged_row_is_named(tmp_path: Path) -> None:
     async with opened(tmp_path) as queues:
         await feed(queues, 1)
