@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from app.core.errors import HomingError
 from app.core.events.batches import BatchId
 from app.core.events.event import Entry, Shard
 from app.core.queues.letters import letter_entry
@@ -36,6 +37,18 @@ class Burials:
         self._originals = originals
         self._book = book
         self._counters = counters
+
+    async def bury_all(self, shards: Sequence[Shard]) -> None:
+        """Bury all that is dying in these. One that cannot be read holds up no other; then its error is raised."""
+        failed: HomingError | None = None
+        for shard in shards:
+            try:
+                while await self.bury(shard):
+                    pass
+            except HomingError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     async def bury(self, shard: Shard) -> bool:
         """Bury those that were dying first; whether there may be more. Until that is done the same ones come again."""

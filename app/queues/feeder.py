@@ -49,7 +49,9 @@ _log = structlog.get_logger(__name__)
 
 
 class QueueFeeder:
-    """`mine` tells whether a shard falls to this node; `queues` gives all queues that are declared.
+    """`mine` tells whether a shard falls to this node; `queues` gives all queues that are declared and can be read.
+
+    A queue that a later version has changed may be none of these, and is not gone: its windows are left as they are.
 
     A log that is `hinted` tells that something came. Then nothing but hints, and a look now and then for those that are
     lost, is needed while nothing comes.
@@ -64,6 +66,7 @@ class QueueFeeder:
         sources: QueueSources,
         originals: Originals,
         queues: Callable[[], Sequence[DeclaredQueue]],
+        is_gone: Callable[[str], bool],
         mine: Callable[[Shard], bool],
         hinted: bool,
         clock: Clock,
@@ -76,6 +79,7 @@ class QueueFeeder:
         self._sources = sources
         self._originals = originals
         self._queues = queues
+        self._is_gone = is_gone
         self._mine = mine
         self._clock = clock
         self._counters = counters
@@ -178,7 +182,7 @@ class QueueFeeder:
             for queue in queues:
                 for pattern in patterns_of(self._database, queue):
                     change(pattern, queue.id)
-        deleted = (queue for queue in left if queue.id not in self._by_id)
+        deleted = (queue for queue in left if queue.id not in self._by_id and self._is_gone(queue.id))
         self._gone += (source for queue in deleted for source in self._sources.of(queue) if source.shard in shards)
         for feed in self._feeds.values():
             feed.forget({one.id for one in left})
@@ -191,7 +195,7 @@ class QueueFeeder:
             queue, feed = self._by_id[source.queue_id], self._feeds[source.shard]
             start = self._start(source, queue)
             at = FeedProgress(queue, start)
-            if state is None and queue.options.single:  # nobody may take before there is who says whose turn it is
+            if state is None and _needs_window(queue):
                 await self._store.feed(source, start, start, start, (), 0)
             elif state is not None:
                 at = FeedProgress(queue, state.fed, state.until, state.size - state.dated, state.asked, state.dated)
@@ -333,3 +337,8 @@ class QueueFeeder:
             for one in waits:
                 one.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+
+
+def _needs_window(queue: DeclaredQueue) -> bool:
+    """True if it needs windows before something came: there is noted whose turn it is, and that somebody asks."""
+    return queue.options.single or queue.options.ends_after is not None

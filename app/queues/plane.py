@@ -21,7 +21,7 @@ from app.core.errors import (
 from app.core.events.event import BEGINNING, Position
 from app.core.queues.exchanges import DeclaredExchange, Kind
 from app.core.queues.hints import QueueHint, hints_of
-from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, micros_of
+from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement
 from app.core.queues.model import DeclaredQueue, QueueOptions, QueueRoute
 from app.events.plane import EventPlane
 from app.kernel import Kernel
@@ -32,12 +32,14 @@ from app.queues.exchange_publisher import ExchangePublisher
 from app.queues.feeder import QueueFeeder
 from app.queues.gauges import QueueGauges
 from app.queues.missed import MissedEvents
+from app.queues.moves import QueueMoves
 from app.queues.originals import Originals
 from app.queues.settler import Settler
 from app.queues.shares import QueueShares
 from app.queues.sources import QueueSources, TenantOf
 from app.queues.stats import QueueStats, stats_in
 from app.queues.taker import QueueMessage, QueueTaker
+from app.queues.unused import UnusedQueues
 from app.runtime.services import Service
 from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
@@ -83,6 +85,8 @@ class QueuePlane:
         shares: QueueShares,
         publisher: ExchangePublisher,
         gauges: QueueGauges,
+        moves: QueueMoves,
+        unused: UnusedQueues,
     ) -> None:
         self.book: Final = book
         self._publisher = publisher
@@ -94,6 +98,8 @@ class QueuePlane:
         self._settler = settler
         self._shares = shares
         self._gauges = gauges
+        self._moves = moves
+        self._unused = unused
         self._open = False
         self._told = asyncio.Event()
         """Somebody has changed what is declared."""
@@ -220,27 +226,14 @@ class QueuePlane:
         self._taker.dismiss()
 
     async def rewind(self, queue: DeclaredQueue, to: Position | None) -> None:
-        """Let it go on behind an instant; None is now, so that all before is forgotten, redriven letters, too."""
+        """See `QueueMoves.rewind`."""
         self._check()
-        now = await self._store.now()
-        behind = now if to is None else max(BEGINNING, to - 1)
-        for source in self._sources.of(queue):
-            if to is None or not source.dead:
-                await self._store.seek(source, behind)
-        await self._moved(queue, now)
+        await self._moves.rewind(queue, to)
 
     async def redrive(self, queue: DeclaredQueue, until: Position | None) -> None:
-        """Let it read its dead letters again, up to an instant; None is now."""
+        """See `QueueMoves.redrive`."""
         self._check()
-        now = await self._store.now()
-        await self._store.redrive(self._sources.dead(queue), now if until is None else until)
-        await self._moved(queue, now)
-
-    async def _moved(self, queue: DeclaredQueue, now: Position) -> None:
-        """Tell all nodes. Of a queue that was deleted meanwhile nothing may be left: its window was begun anew."""
-        if not await self.book.move(queue, now):
-            await self._store.forget(self._sources.of(queue))
-            raise QueueNotFoundError(f"there is no queue {queue.name!a}: it was deleted meanwhile")
+        await self._moves.redrive(queue, until)
 
     async def stats(self, queue: DeclaredQueue) -> QueueStats:
         """Return how it stands."""
@@ -296,19 +289,11 @@ class QueuePlane:
             await self._gauges.look(self.book.all, await self._store.now())
         if not self.book.all:
             return
-        for shard in self._shares.shards():
-            while await self._burials.bury(shard):
-                pass
         if looks % UNUSED_LOOKS == 0:
-            for queue in self.book.all:
-                if queue.options.ends_after is not None and self._shares.mine_by_name(queue.id):
-                    await self._end_if_unused(queue, micros_of(queue.options.ends_after))
-
-    async def _end_if_unused(self, queue: DeclaredQueue, after: int) -> None:
-        asked = max(queue.created_us, (await self.stats(queue)).asked)
-        if asked + after < await self._store.now():
-            _log.info("queue_ended", queue=queue.name, tenant=queue.tenant, reason="nobody took from it")
-            await self.delete(queue, if_empty=False)
+            for queue in await self._unused.look(self.book.all):
+                _log.info("queue_ended", queue=queue.name, tenant=queue.tenant, reason="nobody took from it")
+                await self.delete(queue, if_empty=False)
+        await self._burials.bury_all(self._shares.shards())
 
     async def _close(self) -> None:
         self._open = False
@@ -379,6 +364,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
             sources=sources,
             originals=originals,
             queues=lambda: book.all,
+            is_gone=book.is_gone,
             mine=shares.mine,
             hinted=engine.queues.hinted,
             clock=kernel.clock,
@@ -413,4 +399,8 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         shares=shares,
         publisher=ExchangePublisher(book, events.publisher, store.now),
         gauges=gauges,
+        moves=QueueMoves(log=log, store=store, sources=sources, book=book),
+        unused=UnusedQueues(
+            store=store, sources=sources, mine=lambda queue: shares.mine_by_name(queue.id), clock=kernel.clock
+        ),
     )

@@ -102,6 +102,9 @@ class QueueStore(Protocol):
     async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
         """Return how each stands; None for one that was never fed."""
 
+    async def lent_until(self, sources: Sequence[QueueSource]) -> Position:
+        """Return when the last loan in these runs out, or ran out, where nobody has looked since; 0: nothing is lent."""
+
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         """Forget all about them."""
 

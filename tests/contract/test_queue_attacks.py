@@ -266,3 +266,19 @@ async def test_two_who_declare_and_delete_a_queue_leave_one_or_none(queue_place:
     assert books[0].all == books[1].all
     assert len(books[0].all) <= 1
     assert not {one.id for one in books[0].all} & {*ended}
+
+
+async def test_who_asks_until_when_the_last_loan_stands_is_told_so(window: Window) -> None:
+    store, sources = window.place.store, [SOURCE, QueueSource("01NONE", SOURCE.shard)]
+    assert await store.lent_until(sources) == 0
+    await window.feed(Reference(1), Reference(2), Reference(3))
+    first = await window.lent(most=1)
+    await window.place.pass_time(SECOND)
+    second = await window.lent(most=1)
+    assert await store.lent_until(sources) == second.until
+    await window.say(first, SettleHow.EXTEND, 30 * SECOND)
+    assert await store.lent_until(sources) == second.until + 20 * SECOND
+    await window.say(first, SettleHow.RETRY, 3600 * SECOND)
+    assert await store.lent_until(sources) == second.until, "what is retried is lent to nobody"
+    await window.say(second, SettleHow.DONE)
+    assert await store.lent_until(sources) == 0

@@ -34,6 +34,11 @@ def window(source: QueueSource) -> list[str]:
     return [name, *(f"{name}:{part}" for part in _PARTS)]
 
 
+def due(source: QueueSource) -> str:
+    """Return what comes back in a window, by when."""
+    return f"{window(source)[0]}:due"
+
+
 def consumers(source: QueueSource) -> str:
     """Return who asked lately."""
     return f"{window(source)[0]}:consumers"

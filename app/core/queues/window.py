@@ -159,6 +159,10 @@ class QueueWindow:
             self._ready.append(ReferenceGroup(0, tuple(freed)))
         return Settled(count, tuple(over))
 
+    def lent_until(self, time: StoreTime) -> Position:
+        """Return until when the last loan stands, or stood; 0: nothing is lent."""
+        return time.shown(max((one.deadline for one in self._loans.values()), default=0))
+
     def state(self, time: StoreTime) -> SourceState:
         """Return how it stands."""
         lately = {name: time.shown(at) for name, at in self._consumers.items() if at > time.now - CONSUMER_US}

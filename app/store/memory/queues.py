@@ -159,6 +159,10 @@ class MemoryQueues:
         time = self._clock.time()
         return [None if one is None else one.state(time) for one in found]
 
+    async def lent_until(self, sources: Sequence[QueueSource]) -> Position:
+        time, windows = self._clock.time(), [self.windows[one] for one in sources if one in self.windows]
+        return max((one.lent_until(time) for one in windows), default=0)
+
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         for one in sources:
             self._changed(one)

@@ -211,6 +211,10 @@ class RedisQueues:
         consumers = dict(zip(lately, replies[len(filled) :], strict=True))
         return [_state(state, firsts.get(one), consumers.get(one, ())) for one, state in enumerate(states)]
 
+    async def lent_until(self, sources: Sequence[QueueSource]) -> Position:
+        due = await self._calls.call_many([("ZRANGE", keys.due(one), 0, -1, "WITHSCORES") for one in sources])
+        return max((int(at) for one in due for name, at in _pairs(one) if name.startswith(b"l")), default=0)
+
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         await self._calls.call_many([("UNLINK", *keys.window(one), keys.consumers(one)) for one in sources])
 
@@ -265,6 +269,10 @@ class RedisQueues:
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
 
+def _pairs(found: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    return zip(found[::2], found[1::2], strict=True)
+
+
 def _flag(*, on: bool) -> str:
     return "1" if on else ""
 
@@ -310,6 +318,6 @@ def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Seque
         again=again,
         oldest=int.from_bytes(first[1:9]) if first else 0,
         consumers=tuple(
-            sorted((name.decode(), int(at)) for name, at in zip(consumers[::2], consumers[1::2], strict=True))
+            sorted((name.decode(), int(at)) for name, at in _pairs(consumers))
         ),
     )

@@ -133,6 +133,9 @@ class RocksQueues:
     async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
         return await self._step(lambda memory: memory.states(sources))
 
+    async def lent_until(self, sources: Sequence[QueueSource]) -> Position:
+        return await self._step(lambda memory: memory.lent_until(sources))
+
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         await self._step(lambda memory: memory.forget(sources))
 

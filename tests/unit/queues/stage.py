@@ -36,11 +36,12 @@ class QueueStage:
 
     hinted = False
     """The log tells that something came, and nobody looks at it all the time."""
+    shards = 1
 
     def __init__(self, **options: Any) -> None:
         self.clock = ManualClock()
         self.counters = Counter[str]()
-        self.plan = Plan([NamedDatabase("events", timedelta(days=1))], [], 1)
+        self.plan = Plan([NamedDatabase("events", timedelta(days=1))], [], self.shards)
         self.log = MemoryEventLog(self.plan.databases, self.clock)
         lives = count(1)
         self.store = MemoryQueues(self.clock, lambda: f"{next(lives):08x}")
@@ -54,19 +55,23 @@ class QueueStage:
         self.feeder = self.new_feeder()
         self._calls = count(1)
 
-    def new_feeder(self) -> QueueFeeder:
+    def new_feeder(self, book: QueueBook | None = None) -> QueueFeeder:
         return QueueFeeder(
             "events",
             log=self.log,
             store=self.store,
             sources=self.sources,
             originals=self.originals,
-            queues=lambda: self.queues,
+            queues=lambda: self.queues if book is None else book.all,
+            is_gone=self._is_gone if book is None else book.is_gone,
             mine=lambda _: True,
             hinted=self.hinted,
             clock=self.clock,
             counters=self.counters,
         )
+
+    def _is_gone(self, queue_id: str) -> bool:
+        return all(one.id != queue_id for one in self.queues)
 
     def new_book(self) -> QueueBook:
         return QueueBook(self.declared, ["events"], lambda: "01OTHER")

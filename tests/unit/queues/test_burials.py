@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.core.queues.loans import SettleHow, Settlement
+from app.core.events.event import Entry, Shard
+from app.core.events.reading import Picked, Reading
+from app.core.queues.loans import LoanWish, QueueSource, SettleHow, Settlement
 from app.core.queues.model import encode_queue
+from app.queues.originals import Originals
+from app.store.queues import TakeCall
 from tests.unit.queues.stage import SHARD, QueueStage
 
 
@@ -86,3 +91,33 @@ async def test_what_dies_in_a_queue_that_was_deleted_is_forgotten(stage: QueueSt
     await stage.new_burials(book).bury(SHARD)
     assert not await stage.letters()
     assert not await stage.store.dying(SHARD, 64)
+
+
+async def test_a_shard_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TwoShards(QueueStage):
+        shards = 2
+
+    stage = TwoShards()
+    await stage.write()
+    book = stage.new_book()
+    await book.refresh()
+    for shard in stage.sources.shards("events"):
+        source, rules = QueueSource(stage.queue.id, shard), stage.queue.options.rules
+        await stage.log.append(shard, [Entry("alarm", b"1")])
+        await stage.feeder.round()
+        (loan,) = (await stage.store.take(source, rules, [LoanWish(1, "w1")], TakeCall("n1", "1"))).loans
+        assert loan is not None
+        await stage.store.settle(source, rules, loan.life, [Settlement(loan.number, SettleHow.DEAD)], 1000)
+    pick = stage.log.pick
+
+    async def newer(shard: Shard, positions: Sequence[int]) -> Picked:
+        if shard == SHARD:
+            raise StoreUnavailableError("a block was written by a later version")
+        return await pick(shard, positions)
+
+    stage.originals = Originals(stage.log)
+    monkeypatch.setattr(stage.log, "pick", newer)
+    with pytest.raises(StoreUnavailableError, match="later version"):
+        await stage.new_burials(book).bury_all(stage.sources.shards("events"))
+    letters = await stage.log.read(stage.sources.dead_shard(stage.queue), Reading(stage.queue.dead_topic), 10)
+    assert len(letters.events) == 1

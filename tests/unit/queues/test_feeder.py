@@ -14,7 +14,7 @@ from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Reading, Slice
 from app.core.queues.dated import dated
 from app.core.queues.loans import HELD, DatedGroup, Fed, QueueSource, ReferenceGroup, SourceState
-from app.core.queues.model import TopicRoute
+from app.core.queues.model import TopicRoute, encode_queue
 from app.core.queues.portion import portion_of
 from app.queues.sources import QueueSources
 from app.store.memory.events import MemoryEventLog
@@ -294,3 +294,27 @@ def test_a_portion_ends_with_what_has_no_room() -> None:
         part = portion_of(events, 10, most, most_dated, ordered=False)
         assert (part.last, part.complete) == (last, False)
     assert not portion_of(events, 50, 9, 9, ordered=False).dated
+
+
+async def test_the_window_of_a_queue_that_a_later_version_has_changed_is_left_as_it_is() -> None:
+    stage = QueueStage()
+    await stage.write()
+    book = stage.new_book()
+    await book.refresh()
+    feeder = stage.new_feeder(book)
+    book.changed.add(lambda _: feeder.changed())
+    await stage.say(2)
+    await feeder.round()
+    loan = await stage.take()
+    assert loan is not None
+    await stage.write(encode_queue(stage.queue).replace(b'"v":1', b'"v":2'))
+    await book.refresh()
+    await feeder.round()
+    state = await stage.state()
+    assert state is not None
+    assert (state.size, state.lent) == (2, 2), "its consumers are at other nodes, and settle what they have"
+    await stage.say()
+    await stage.write()
+    await book.refresh()
+    await feeder.round()
+    assert await stage.size() == 3

@@ -177,6 +177,8 @@ async def test_a_queue_that_is_declared_wakes_nobody_who_waits_for_others() -> N
         shares=untouched,
         publisher=untouched,
         gauges=untouched,
+        moves=untouched,
+        unused=untouched,
     )
     async with stage.waiting():
         await book.refresh()

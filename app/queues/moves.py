@@ -1,0 +1,49 @@
+"""Moves queues to other places of the log: they deliver once more what they had settled, or forget what waits."""
+
+from __future__ import annotations
+
+from app.core.errors import QueueNotFoundError
+from app.core.events.event import BEGINNING, Position, Shard
+from app.core.queues.model import DeclaredQueue
+from app.queues.book import QueueBook
+from app.queues.sources import QueueSources
+from app.store.events import EventLog
+from app.store.queues import QueueStore
+
+
+class QueueMoves:
+    """What is there now is told by the log, whose positions may be ahead of a clock that was set back."""
+
+    def __init__(self, *, log: EventLog, store: QueueStore, sources: QueueSources, book: QueueBook) -> None:
+        self._log = log
+        self._store = store
+        self._sources = sources
+        self._book = book
+
+    async def rewind(self, queue: DeclaredQueue, to: Position | None) -> None:
+        """Let it go on behind an instant; None is now, so that all before is forgotten, redriven letters, too."""
+        for source in self._sources.of(queue):
+            if to is None:
+                await self._store.seek(source, await self._head(source.shard))
+            elif not source.dead:
+                await self._store.seek(source, max(BEGINNING, to - 1))
+        await self._tell(queue)
+
+    async def redrive(self, queue: DeclaredQueue, until: Position | None) -> None:
+        """Let it read the dead letters that it has now again, or those of them up to an instant."""
+        source = self._sources.dead(queue)
+        head = await self._head(source.shard)
+        await self._store.redrive(source, head if until is None else min(until, head))
+        await self._tell(queue)
+
+    async def _head(self, shard: Shard) -> Position:
+        """Return where the last event of a shard is; BEGINNING where it has none."""
+        shards = self._sources.shards(shard.database)
+        heads = await self._log.wait(shard.database, [BEGINNING - 1] * len(shards))  # which each of them is behind
+        return heads[shards.index(shard)]
+
+    async def _tell(self, queue: DeclaredQueue) -> None:
+        """Tell all nodes. Of a queue that was deleted meanwhile nothing may be left: its window was begun anew."""
+        if not await self._book.move(queue, await self._store.now()):
+            await self._store.forget(self._sources.of(queue))
+            raise QueueNotFoundError(f"there is no queue {queue.name!a}: it was deleted meanwhile")
