@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from app.store.data_folder import DataFolder
 
 FOLDER: Final = Path("homing-data")
+WAIT_SECONDS: Final = 0.2
 
 _Data = Annotated[
     Path,
@@ -87,7 +89,7 @@ def up(
         overrides["broker"] = broker
     path = data.absolute()
     settings_of_folder(path, authenticate=not open_, **overrides)  # what is wrong with them is said before all else
-    folder = DataFolder(path)
+    folder = DataFolder(path, _PatientStart().wait)
     try:
         is_first = _keep_secrets(folder, authenticate=not open_)
         settings = settings_of_folder(path, authenticate=not open_, **overrides)
@@ -101,6 +103,19 @@ def up(
         serve_node(settings, listener, operations=operations, when_ready=lambda: out.line(said))
     finally:
         folder.release()
+
+
+class _PatientStart:
+    """Waits for a backup of the folder, and says so once: an exit would be for good, as systemd knows no better."""
+
+    _is_told = False
+
+    def wait(self, sentence: str) -> None:
+        """Return after a moment."""
+        if not self._is_told:
+            tell(err, f"{sentence}: this start waits until the copy is there")
+            self._is_told = True
+        time.sleep(WAIT_SECONDS)
 
 
 def _broker(

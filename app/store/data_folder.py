@@ -18,6 +18,7 @@ from app.core.errors import ConfigurationError
 from app.store.rocks.layout import LAYOUT_FILE, LOCK_FILE, FolderLock, begin_layout, read_layout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 OF_THE_VOLUME: Final = "lost+found"
@@ -35,15 +36,18 @@ _OF_A_STORE: Final = "CURRENT"
 class DataFolder:
     """A folder that this process has for itself until it ends."""
 
-    def __init__(self, path: Path) -> None:
-        """Make the folder if there is none, and take it; ConfigurationError in a sentence when it cannot be had."""
+    def __init__(self, path: Path, wait: Callable[[str], None] | None = None) -> None:
+        """Make the folder if there is none, and take it; ConfigurationError in a sentence when it cannot be had.
+
+        While it is being copied, `wait` is called with a sentence again and again.
+        """
         self.path: Final = path
         self._lock: Final = FolderLock(path)
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check()
             read_layout(path)
-            self._lock.acquire()
+            self._lock.acquire(wait)
             begin_layout(path, None)
         except OSError as error:
             self._lock.release()

@@ -27,7 +27,7 @@ def still_store(data: Path, store: Path) -> Iterator[Path]:
     with ExitStack() as held:
         try:
             for one in (data, store):
-                lock = FolderLock(one)
+                lock = FolderLock(one, copies=True)
                 lock.acquire()
                 held.callback(lock.release)
         except ConfigurationError:

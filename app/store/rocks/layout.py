@@ -2,7 +2,7 @@
 
 | file | content |
 |---|---|
-| `homing.lock` | locked while the folder is in use; the process id, written when it began |
+| `homing.lock` | locked while the folder is in use; the process id, written when it began, and whether it only copies |
 | `layout.json` | JSON: layout, the version of Homing that wrote it, `node` and `session` of the node that uses it |
 
 A folder of 0.2.0 has neither; it is laid out as layout 1 is.
@@ -29,30 +29,41 @@ LAYOUT: Final = 1
 """How this version lays a folder out."""
 LOCK_FILE: Final = "homing.lock"
 LAYOUT_FILE: Final = "layout.json"
+_COPIES: Final = b"copies"
 
 
 class FolderLock:
-    """Held by one process at a time, and let go by the kernel when that ends."""
+    """Held by one process at a time, and let go by the kernel when that ends. One that `copies` ends by itself soon."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, copies: bool = False) -> None:
         self._file: Final = folder / LOCK_FILE
+        self._note: Final = b" ".join([b"%d" % os.getpid(), *([_COPIES] if copies else [])])
         self._held: int | None = None
 
-    def acquire(self) -> None:
-        """Hold it from now on; ConfigurationError says who does."""
+    def acquire(self, wait: Callable[[str], None] | None = None) -> None:
+        """Hold it from now on; ConfigurationError says who does.
+
+        While that is somebody who copies the folder, `wait` is called with a sentence, and then it is tried again.
+        """
         if self._held is not None:
             return
         descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            who = _owner(descriptor)
+            self._take(descriptor, wait)
+        except BaseException:
             os.close(descriptor)
-            raise ConfigurationError(f"{self._file.parent} is in use{who}; one process at a time can have it") from None
+            raise
         with suppress(OSError):  # a full disk must not keep it from being opened for reading and dropping
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d" % os.getpid(), 0)
+            os.pwrite(descriptor, self._note, 0)
         self._held = descriptor
+
+    def _take(self, descriptor: int, wait: Callable[[str], None] | None) -> None:
+        while not _is_taken(descriptor):
+            who, copies = _owner(descriptor)
+            if wait is None or not copies:
+                raise ConfigurationError(f"{self._file.parent} is in use{who}; one process at a time can have it")
+            wait(f"{self._file.parent} is being copied{who}")
 
     def release(self) -> None:
         """Let others have it."""
@@ -131,9 +142,20 @@ def read_layout(folder: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _owner(descriptor: int) -> str:
+def _is_taken(descriptor: int) -> bool:
+    """True if this process has the lock now."""
     try:
-        pid, since = int(os.pread(descriptor, 32, 0)), os.fstat(descriptor).st_mtime
-        return f" by process {pid} since {datetime.fromtimestamp(since, UTC).isoformat(timespec='seconds')}"
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _owner(descriptor: int) -> tuple[str, bool]:
+    """Return who has the lock, in words, and whether they copy the folder."""
+    try:
+        pid, _, note = os.pread(descriptor, 32, 0).partition(b" ")
+        since = datetime.fromtimestamp(os.fstat(descriptor).st_mtime, UTC).isoformat(timespec="seconds")
+        return f" by process {int(pid)} since {since}", note == _COPIES
     except (OSError, ValueError):
-        return ""
+        return "", False

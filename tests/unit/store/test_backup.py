@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -102,6 +102,13 @@ def test_secrets_are_copied_when_they_are_asked_for(data: Path, tmp_path: Path) 
     restore(tmp_path / "backup", tmp_path / "new")
     key = tmp_path / "new" / SECRETS / "admin.key"
     assert (key.read_text(), key.stat().st_mode & 0o777) == ("k\n", 0o600)
+
+
+def test_a_start_in_the_middle_of_a_copy_waits_for_its_end(data: Path) -> None:
+    copying = ExitStack()
+    copying.enter_context(still_store(data, data / STORE))
+    folder = DataFolder(data, lambda _sentence: copying.close())
+    folder.release()
 
 
 async def test_one_that_is_in_use_gives_a_checkpoint_of_one_moment(data: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.store.data_folder import DataFolder
+from app.store.rocks.layout import FolderLock
 
 
 def test_it_is_made_and_is_the_same_afterwards(tmp_path: Path) -> None:
@@ -31,6 +33,28 @@ def test_a_start_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     DataFolder(tmp_path).release()
     assert json.loads((tmp_path / "layout.json").read_text())["layout"] == 1
+
+
+def test_a_start_waits_for_whoever_copies_the_folder_and_for_nobody_else(tmp_path: Path) -> None:
+    copying, told = FolderLock(tmp_path, copies=True), list[str]()
+
+    def wait(sentence: str) -> None:
+        told.append(sentence)
+        if len(told) == 3:
+            copying.release()
+
+    copying.acquire()
+    folder = DataFolder(tmp_path, wait)
+    assert len(told) == 3
+    assert told[0].startswith(f"{tmp_path} is being copied by process {os.getpid()} since ")
+    with pytest.raises(ConfigurationError, match=f"is in use by process {os.getpid()} since"):
+        DataFolder(tmp_path, wait)
+    folder.release()
+    copying.acquire()
+    with pytest.raises(ConfigurationError, match="is in use by process"):
+        DataFolder(tmp_path)
+    copying.release()
+    assert len(told) == 3
 
 
 def foreign(path: Path) -> None:
