@@ -73,8 +73,10 @@ class ClientStream(PausableLink):
             self._connection.lost()
 
     def _read(self, connection: BrokerConnection, data: bytes) -> None:
+        anew = False
         try:
             for first_byte, body in self._framing.feed(data):
+                anew = True
                 if connection.closed:
                     return
                 if connection.connected == (first_byte >> 4 == PacketType.CONNECT):
@@ -84,7 +86,7 @@ class ClientStream(PausableLink):
                 if (wait := connection.wait) is not None:
                     self._resuming = asyncio.get_running_loop().call_later(wait, self._resume, connection)
                     return  # what follows CONNECT is read when that is accepted
-            connection.read(inside=self._framing.held > 0)
+            connection.read(self._framing.held, anew=anew)
         except PacketError as error:
             connection.refuse(error)
 

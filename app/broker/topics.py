@@ -14,7 +14,7 @@ from app.core.profiles.profile import DeviceProfile, ResponseSpec
 from app.core.profiles.sources import DeviceSource
 from app.core.replies.reply import ReplySpec
 from app.core.topics import TopicTemplate
-from app.core.topictree import MOST_TOPICS, TopicTree
+from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
 
 ANY: Final = "*"
 """A word in the place of a device id: the payload of a message names the device. None is called so."""
@@ -88,8 +88,16 @@ class DeviceTopics:
             )
             for one in said:
                 self._said.enter(one.topic, _TopicKind(one.topic, profile.name, one.device))
-        self.use_of: Final = lru_cache(MOST_TOPICS)(self._use_of)
-        self.parties_of: Final = lru_cache(MOST_TOPICS)(self._parties_of)
+        self._known_use: Final = lru_cache(MOST_TOPICS)(self._use_of)
+        self._known_parties: Final = lru_cache(MOST_TOPICS)(self._parties_of)
+
+    def use_of(self, topic: str) -> TopicUse:
+        """Return the device of a topic."""
+        return self._known_use(topic) if len(topic) <= LONG_TOPIC else self._use_of(topic)
+
+    def parties_of(self, topic: str) -> TopicParties:
+        """Return the devices on both sides of a topic."""
+        return self._known_parties(topic) if len(topic) <= LONG_TOPIC else self._parties_of(topic)
 
     def _use_of(self, topic: str) -> TopicUse:
         levels = topic.split("/")

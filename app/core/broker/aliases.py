@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from sys import getsizeof
 from typing import Final
 
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketError, Property, ReasonCode, protocol_error
 from app.core.broker.packets import Publish
 from app.core.broker.topic_names import check_topic_name
+from app.core.topictree import LONG_TOPIC
 
 
 class GivenAliases:
@@ -24,7 +26,7 @@ class GivenAliases:
         It counts when it was sent, which `sent` is told.
         """
         known = self._by_topic.get(packet.topic)
-        if known is None and len(self._by_topic) >= self._most:
+        if known is None and (len(self._by_topic) >= self._most or len(packet.topic) > LONG_TOPIC):
             return None
         values = {**packet.properties.values, Property.TOPIC_ALIAS: known or len(self._by_topic) + 1}
         topic = packet.topic if known is None else ""
@@ -42,6 +44,7 @@ class TakenAliases:
     def __init__(self, bounds: BrokerBounds) -> None:
         self._bounds: Final = bounds
         self._topics: dict[int, str] = {}
+        self._bytes = 0
 
     def topic_of(self, packet: Publish) -> str:
         """Return the topic of a PUBLISH of the client, which may be an alias; PacketError."""
@@ -53,8 +56,14 @@ class TakenAliases:
         if packet.topic:
             check_topic_name(packet.topic, self._bounds)
             if alias:
-                self._topics[alias] = packet.topic
+                self._give(alias, packet.topic)
             return packet.topic
         if alias not in self._topics:
             raise protocol_error("a topic alias that stands for no topic")
         return self._topics[alias]
+
+    def _give(self, alias: int, topic: str) -> None:
+        self._bytes += getsizeof(topic) - getsizeof(self._topics.get(alias, ""))
+        if self._bytes > self._bounds.alias_bytes:
+            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the topics of the topic aliases are too long together")
+        self._topics[alias] = topic

@@ -45,5 +45,22 @@ class BrokerBounds:
     """The memory that the whole process may take before no new session begins; 0 has no bound."""
     aliases: int = 64
     """Topic aliases of one client."""
+    alias_bytes: int = 16_384
+    """Bytes of the topics for which one client has aliases."""
     given_aliases: int = 16
     """Topic aliases that one client is given, if it takes as many."""
+
+    @property
+    def will_bytes(self) -> int:
+        """Bytes of all wills, beyond which a client may have a small one."""
+        return max(self.waiting_bytes // 4, 4 * self.connect_bytes)
+
+    @property
+    def received(self) -> int:
+        """Messages of QoS 2 that all clients together have not released, beyond which each may have a few."""
+        return max(self.waiting_bytes // 256, 4 * self.inflight)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of all packets whose rest has not come yet."""
+        return max(self.waiting_bytes // 4, 4 * self.packet_bytes)

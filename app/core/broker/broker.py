@@ -8,19 +8,25 @@ from itertools import chain
 from typing import Final
 
 from app.core.broker.bounds import BrokerBounds
-from app.core.broker.codes import Property, ReasonCode
+from app.core.broker.codes import PacketError, Property, ReasonCode
 from app.core.broker.connection import BrokerConnection, ClientLink
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
-from app.core.broker.packets import Connect, FilterOptions
+from app.core.broker.packets import Connect, FilterOptions, WillMessage
 from app.core.broker.peers import PeerLimits
 from app.core.broker.retained import RetainedMessages
 from app.core.broker.rights import ClientCertificate, Door, OpenDoor
 from app.core.broker.session import ClientSession, Outgoing
 from app.core.broker.subscriptions import Receiver, SubscriptionTable
 from app.core.broker.takeovers import TakeOvers
+from app.core.broker.unfinished import UnfinishedPackets
 from app.core.broker.waiting_room import WaitingRoom
 from app.core.clock import Clock
+
+SMALL_WILL: Final = 1_024
+"""Bytes of a will that a client may always have."""
+SMALL_WINDOW: Final = 16
+"""Messages of QoS 2 that a client may always leave unreleased."""
 
 
 class Broker:
@@ -52,6 +58,7 @@ class Broker:
         self.subscriptions: Final = SubscriptionTable(self._best)
         self.sessions: Final[dict[str, ClientSession]] = {}
         self.connections: Final[set[BrokerConnection]] = set()
+        self.unfinished: Final[UnfinishedPackets[BrokerConnection]] = UnfinishedPackets(bounds.unfinished_bytes)
         self.arriving = 0
         """Connections that the broker will open if their handshake succeeds."""
         self.unavailable = False
@@ -99,12 +106,44 @@ class Broker:
         session = self.sessions.get(client_id)
         return session.outlet if session is not None and isinstance(session.outlet, BrokerConnection) else None
 
+    def check_room(self, client_id: str, will: WillMessage | None) -> None:
+        """Raise PacketError unless a client may have a session now, with this will."""
+        known = self.sessions.get(client_id)
+        if known is None and not self.has_room:
+            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions, or memory, as it may have")
+        if will is not None and will.size > SMALL_WILL:
+            others = self._room.will_bytes - (0 if known is None or known.will is None else known.will.size)
+            if others + will.size > self.bounds.will_bytes:
+                raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the wills of clients take as much memory as they may")
+
+    def check_window(self, session: ClientSession) -> None:
+        """Raise PacketError unless a client may send one more message of QoS 2 before it releases others."""
+        if len(session.received) >= self.bounds.inflight:
+            raise PacketError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "more messages than Receive Maximum allows")
+        if len(session.received) >= SMALL_WINDOW and self._room.received >= self.bounds.received:
+            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "too many messages of QoS 2 that nobody releases")
+
+    def hold_unfinished(self, connection: BrokerConnection, held: int, *, anew: bool) -> None:
+        """Count `held` bytes of a packet; where all of these are too many, whoever has begun first has to go."""
+        self.unfinished.note(connection, held, anew=anew)
+        while (oldest := self.unfinished.surplus) is not None:
+            oldest.refuse(PacketError(ReasonCode.QUOTA_EXCEEDED, "too many packets whose rest has not come"))
+
     def take_over(self, client_id: str) -> None:
         """End the connection of a client id, as it has another one [MQTT-3.1.4-3]."""
         if (connection := self.connection_of(client_id)) is not None:
             self.counters["broker.taken_over"] += 1
             self.take_overs.note(client_id)
             connection.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+
+    def session_now(self, client_id: str) -> ClientSession | None:
+        """Return the session of a client id, if it has not ended by now: `tick` may be late for its end and its will.
+
+        A will that is due has to be said before its client comes back, as nobody says it afterwards.
+        """
+        if (session := self.sessions.get(client_id)) is not None:
+            self._do_due(session, self.now())
+        return self.sessions.get(client_id)
 
     def session_for(self, connect: Connect, client_id: str) -> tuple[ClientSession, bool]:
         """The session for a CONNECT, and whether it was there before [MQTT-3.1.2-4 to -6]."""

@@ -123,9 +123,11 @@ class BrokerConnection:
         except PacketError as error:
             self.refuse(error)
 
-    def read(self, *, inside: bool) -> None:
-        """Bytes were read, and the packets among them received; the last one is not whole if it is `inside` one."""
-        self._silence.read(self._broker.now(), inside=inside)
+    def read(self, held: int, *, anew: bool) -> None:
+        """Bytes were read, and the packets among them received; `held` are of one that is not whole, begun `anew`."""
+        if not self._closed:
+            self._silence.read(self._broker.now(), inside=held > 0)
+            self._broker.hold_unfinished(self, held, anew=anew)
 
     def refuse(self, error: PacketError) -> None:
         """End the connection for a fault, and tell the client where its version can [MQTT-4.13.1-1]."""
@@ -257,8 +259,7 @@ class BrokerConnection:
     def _begin(self, pending: PendingConnect) -> None:
         broker, packet, client_id, granted = self._broker, pending.connect, pending.client_id, pending.granted
         self._check_owner(client_id, pending.permit)
-        if client_id not in broker.sessions and not broker.has_room:
-            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions, or memory, as it may have")
+        broker.check_room(client_id, packet.will)
         broker.take_over(client_id)
         session, present = broker.session_for(packet, client_id)
         session.admit(pending.permit)
@@ -282,7 +283,7 @@ class BrokerConnection:
         return permit
 
     def _check_owner(self, client_id: str, permit: Permit) -> None:
-        known = self._broker.sessions.get(client_id)
+        known = self._broker.session_now(client_id)
         if not permit.valid() or (known is not None and not known.open_to(permit)):
             raise PacketError(ReasonCode.NOT_AUTHORIZED, "the session of this client identifier is somebody else's")
 
@@ -293,8 +294,7 @@ class BrokerConnection:
             if packet.packet_id in session.received:  # [MQTT-4.3.3-10]: it was published already
                 self.send(PublishAck(PacketType.PUBREC, packet.packet_id))
                 return
-            if len(session.received) >= broker.bounds.inflight:
-                raise PacketError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "more messages than Receive Maximum allows")
+            broker.check_window(session)
         reason = self._published(packet, topic, session)
         if packet.qos == 0:
             return
@@ -386,6 +386,7 @@ class BrokerConnection:
         self._closed = True
         broker, session = self._broker, self._session
         broker.connections.discard(self)
+        broker.unfinished.note(self, 0)
         broker.peers.leave(self._peer)
         self._link.close()
         if session is not None and session.outlet is self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
+from sys import getsizeof
 
 from app.core.broker.codes import Property
 from app.core.broker.properties import NO_PROPERTIES, Properties
@@ -33,8 +34,9 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, roughly."""
-        return len(self.topic) + len(self.payload) + OVERHEAD + (self.properties.size if self.properties else 0)
+        """Bytes that it takes, roughly. One character beyond 16 bits makes four bytes of each one of a text."""
+        texts = getsizeof(self.topic) + (self.properties.size if self.properties else 0)
+        return texts + len(self.payload) + OVERHEAD
 
     def expired(self, now: float) -> bool:
         """True if nobody should get it any more."""

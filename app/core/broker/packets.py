@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import getsizeof
 
 from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
 from app.core.broker.properties import NO_PROPERTIES, Properties
@@ -17,6 +18,11 @@ class WillMessage:
     qos: int = 0
     retain: bool = False
     properties: Properties = NO_PROPERTIES
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, roughly."""
+        return getsizeof(self.topic) + len(self.payload) + self.properties.size
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from sys import getsizeof
 from types import MappingProxyType
 from typing import Final
 
@@ -12,7 +13,7 @@ from app.core.broker.wire import Reader, binary_of, text_of, variable_of
 
 Value = int | str | bytes
 P, T = Property, PacketType
-PAIR_OVERHEAD: Final = 150
+PAIR_OVERHEAD: Final = 64
 """Bytes that a user property takes besides its two texts, roughly."""
 WILL: Final = 0
 """In place of a packet type: the properties of a will (section 3.1.3.2)."""
@@ -86,8 +87,8 @@ class Properties:
     @property
     def size(self) -> int:
         """Bytes that they take, roughly."""
-        texts = sum(len(one) for one in self.values.values() if not isinstance(one, int))
-        return texts + sum(PAIR_OVERHEAD + len(name) + len(text) for name, text in self.user)
+        texts = sum(getsizeof(one) for one in self.values.values() if not isinstance(one, int))
+        return texts + sum(PAIR_OVERHEAD + getsizeof(name) + getsizeof(text) for name, text in self.user)
 
     def number(self, key: Property, default: int = 0) -> int:
         """A number, or the default where there is none."""

@@ -82,12 +82,15 @@ def _parts(broker: Broker, found: BrokerRows, astray: BrokerChanges) -> None:
 
 
 def _references(broker: Broker, found: BrokerRows, astray: BrokerChanges) -> None:
+    shares: dict[str, str] = {}
+    identifiers: dict[tuple[int, ...], tuple[int, ...]] = {}  # one of each, as there was before
     for client_id, place in sorted(found.references, key=lambda one: one[1]):
         one, session = found.references[client_id, place], broker.sessions.get(client_id)
         message = broker.journal.messages.get(one.number)
         broker.journal.begin_after(one.number, place)
         if session is not None and message is not None:
-            outgoing = Outgoing(message, one.qos, one.retain, one.identifiers, one.share)
+            same = identifiers.setdefault(one.identifiers, one.identifiers)
+            outgoing = Outgoing(message, one.qos, one.retain, same, shares.setdefault(one.share, one.share))
             outgoing.released, outgoing.packet_id = one.released, one.packet_id
             if session.restore(place, outgoing):
                 continue
@@ -98,5 +101,8 @@ def _retained(broker: Broker, found: BrokerRows, astray: BrokerChanges) -> None:
     for topic, number in found.retained.items():
         message = broker.journal.messages.get(number)
         broker.journal.begin_after(number, 0)
-        if message is None or not broker.retained.keep(message):
-            astray.retained.add(topic)
+        if message is not None and broker.retained.keep(message):
+            continue
+        astray.retained.add(topic)
+        if message is not None:  # the bounds of before were wider
+            broker.counters["broker.dropped.retained_full"] += 1

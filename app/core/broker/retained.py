@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message
+
+LEVEL_BYTES: Final = 400
+"""Bytes that a level takes which has no message itself, roughly."""
 
 
 class _Level:
@@ -28,6 +32,8 @@ class RetainedMessages:
         self._root = _Level()
         self._bytes = 0
         self._count = 0
+        self._bare = 0
+        """Levels that have no message themselves: a topic may bring 32 that no other one has."""
 
     def __len__(self) -> int:
         return self._count
@@ -36,20 +42,17 @@ class RetainedMessages:
         """True if it could be kept. One without payload takes none: it removes."""
         if not message.payload:
             return True
-        old = self.get(message.topic)
+        level, missing = self._reach(message.topic)
+        old = None if missing else level.message
         count = self._count + (old is None)
-        size = self._bytes + message.size - (0 if old is None else old.size)
+        bare = self._bare + missing - (old is None)  # each message may bring one, as `homing/DEVICE/state` does
+        size = self._bytes + message.size - (0 if old is None else old.size) + max(0, bare - count) * LEVEL_BYTES
         return count <= self._bounds.retained and size <= self._bounds.retained_bytes
 
     def get(self, topic: str) -> Message | None:
         """The message of this topic."""
-        level = self._root
-        for name in topic.split("/"):
-            below = level.below.get(name)
-            if below is None:
-                return None
-            level = below
-        return level.message
+        level, missing = self._reach(topic)
+        return None if missing else level.message
 
     def keep(self, message: Message) -> bool:
         """In place of the one before; without payload there is none afterwards [MQTT-3.3.1-6, -7]. False: no room."""
@@ -60,7 +63,12 @@ class RetainedMessages:
             return False
         level = self._root
         for name in message.topic.split("/"):
-            level = level.below.setdefault(name, _Level())
+            below = level.below.get(name)
+            if below is None:
+                below = level.below[name] = _Level()
+                self._bare += 1
+            level = below
+        self._bare -= level.message is None
         self._journal.retain(message.topic, level.message, message)
         self._count_off(level.message)
         level.message = message
@@ -77,15 +85,18 @@ class RetainedMessages:
                 return
             path.append((level, name))
             level = below
-        if level.message is not None:
-            self._journal.retain(topic, level.message, None)
+        if level.message is None:
+            return
+        self._journal.retain(topic, level.message, None)
         self._count_off(level.message)
         level.message = None
+        self._bare += 1
         for above, name in reversed(path):
             one = above.below[name]
             if one.message is not None or one.below:
                 return
             del above.below[name]
+            self._bare -= 1
 
     def all(self) -> list[Message]:
         """All messages, also those of topics that begin with `$`, and those that have expired."""
@@ -98,6 +109,16 @@ class RetainedMessages:
             if one.expired(now):
                 self.remove(one.topic)
         return [one for one in found if not one.expired(now)]
+
+    def _reach(self, topic: str) -> tuple[_Level, int]:
+        """Return the last level on the way to a topic that there is, and how many are missing from there."""
+        level, names = self._root, topic.split("/")
+        for depth, name in enumerate(names):
+            below = level.below.get(name)
+            if below is None:
+                return level, len(names) - depth
+            level = below
+        return level, 0
 
     def _count_off(self, message: Message | None) -> None:
         if message is not None:

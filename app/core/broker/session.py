@@ -10,13 +10,15 @@ from typing import Final, Protocol
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketType, ReasonCode
 from app.core.broker.journal import BrokerJournal
-from app.core.broker.message import Message
+from app.core.broker.message import OVERHEAD, Message
 from app.core.broker.packets import Packet, Publish, PublishAck, WillMessage
 from app.core.broker.rights import ANYBODY, Permit
 from app.core.broker.subscriptions import Subscribed
 from app.core.broker.waiting_room import Backlog, WaitingRoom
 
 MOST_PACKET_IDS: Final = 65_535
+IDENTIFIER_BYTES: Final = 8
+"""A client may have a thousand filters that fit a topic, with an identifier each."""
 _FIRST_REFUSAL: Final = ReasonCode.UNSPECIFIED_ERROR
 
 
@@ -53,6 +55,11 @@ class Outgoing:
     place: int = 0
     """Its place in the journal; 0 where it is not kept."""
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes besides its message, roughly."""
+        return OVERHEAD + IDENTIFIER_BYTES * len(self.identifiers)
+
 
 class ClientSession:
     """The subscriptions, messages and will of a client id. Whoever connects or disconnects it is the broker."""
@@ -81,7 +88,6 @@ class ClientSession:
         self.inflight: dict[int, Outgoing] = {}
         """By packet identifier, in the order in which they were sent first."""
         self.waiting = Backlog()
-        self.will: WillMessage | None = None
         self.expiry: float = 0
         """Seconds that it lives without a connection."""
         self.ends_at: float | None = None
@@ -92,11 +98,22 @@ class ClientSession:
         self._counters = counters
         self._now = now
         self._journal = journal
+        self._will: WillMessage | None = None
         self._on_record = False
         """True if the journal knows of it."""
         self._last_id = 0
         self._again: deque[int] = deque()
         """Packet identifiers in flight that have to be said again on this connection."""
+
+    @property
+    def will(self) -> WillMessage | None:
+        """The will of its client, until it is published or deleted."""
+        return self._will
+
+    @will.setter
+    def will(self, will: WillMessage | None) -> None:
+        old, self._will = self._will, will
+        self._room.will_bytes += (0 if will is None else will.size) - (0 if old is None else old.size)
 
     @property
     def ready(self) -> bool:
@@ -147,6 +164,7 @@ class ClientSession:
     def receive(self, packet_id: int) -> None:
         """A message of QoS 2 has come, and was published."""
         self.received.add(packet_id)
+        self._room.received += 1
         if self.durable:
             self._journal.received_changed(self.client_id, packet_id)
 
@@ -155,6 +173,7 @@ class ClientSession:
         if packet_id not in self.received:
             return False
         self.received.discard(packet_id)
+        self._room.received -= 1
         if self.durable:
             self._journal.received_changed(self.client_id, packet_id)
         return True
@@ -175,7 +194,7 @@ class ClientSession:
             return
         while self.waiting and self.full:
             self.forget_oldest("queue_full")
-        if not self._room.take(outgoing.message) and not self._room.take_from_fullest(outgoing.message):
+        if not self._room.take(outgoing) and not self._room.take_from_fullest(outgoing):
             self._drop("memory_full")
             return
         if self.durable and outgoing.qos:
@@ -190,7 +209,7 @@ class ClientSession:
 
     def restore(self, place: int, outgoing: Outgoing) -> bool:
         """A message from the disk, in the order of places; False if there is no room for it."""
-        if not self._room.take(outgoing.message):
+        if not self._room.take(outgoing):
             self._drop("memory_full")
             return False
         self._journal.restore_reference(place, outgoing)
@@ -345,7 +364,7 @@ class ClientSession:
             self._journal.reference_changed(self.client_id, outgoing.place)
 
     def _let_go(self, outgoing: Outgoing) -> None:
-        self._room.give(outgoing.message)
+        self._room.give(outgoing)
         if outgoing.place:
             self._journal.drop(self.client_id, outgoing)
 

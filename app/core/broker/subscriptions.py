@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from app.core.broker.filters import SHARED
 from app.core.broker.message import Message
 from app.core.broker.packets import FilterOptions
 from app.core.filtertree import FilterTree, topic_pattern
-from app.core.topictree import MOST_TOPICS
+from app.core.topictree import LONG_TOPIC, MOST_TOPICS
+
+MOST_FITTING: Final = 131_072
+"""The filters that are remembered for all topics together: a thousand shares may fit each topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class SubscriptionTable:
         self._turns: dict[str, int] = {}
         self._matched: dict[str, Sequence[str]] = {}
         """The filters that fit a topic, as long as there are no others."""
+        self._fitting = 0
+        """How many these are for all topics together."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -60,7 +66,7 @@ class SubscriptionTable:
         if members is None:
             members = self._by_filter[name] = {}
             self._filters.add(topic_pattern(inner_filter(name)), name)
-            self._matched.clear()
+            self._forget()
         new = client_id not in members
         members[client_id] = subscribed
         self._count += new
@@ -76,7 +82,7 @@ class SubscriptionTable:
             del self._by_filter[topic_filter]
             self._turns.pop(topic_filter, None)
             self._filters.remove(topic_pattern(inner_filter(topic_filter)), topic_filter)
-            self._matched.clear()
+            self._forget()
         return True
 
     def receivers(self, message: Message) -> Iterator[Receiver]:
@@ -105,10 +111,20 @@ class SubscriptionTable:
         """The filters that fit a topic, looked up once while there are no others."""
         found = self._matched.get(topic)
         if found is None:
-            if len(self._matched) >= MOST_TOPICS:
-                self._matched.clear()
-            found = self._matched[topic] = tuple(self._filters.match(topic.split("/")))
+            found = tuple(self._filters.match(topic.split("/")))
+            if len(topic) <= LONG_TOPIC:
+                self._remember(topic, found)
         return found
+
+    def _remember(self, topic: str, found: Sequence[str]) -> None:
+        if len(self._matched) >= MOST_TOPICS or self._fitting + len(found) > MOST_FITTING:
+            self._forget()
+        self._matched[topic] = found
+        self._fitting += len(found)
+
+    def _forget(self) -> None:
+        self._matched.clear()
+        self._fitting = 0
 
     def receiver_of(self, share: str, topic: str) -> Receiver | None:
         """The member of a share who gets the next message [MQTT-4.8.2-5]; None if nobody in it may have the topic."""

@@ -7,8 +7,6 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from app.core.broker.message import OVERHEAD, Message
-
 if TYPE_CHECKING:
     from app.core.broker.session import ClientSession, Outgoing
 
@@ -40,12 +38,12 @@ class Backlog:
     def append(self, outgoing: Outgoing) -> None:
         """Have it wait."""
         self._waiting.append(outgoing)
-        self.size += outgoing.message.size
+        self.size += outgoing.size + outgoing.message.size
 
     def popleft(self) -> Outgoing:
         """Take the oldest one out; IndexError where there is none."""
         outgoing = self._waiting.popleft()
-        self.size -= outgoing.message.size
+        self.size -= outgoing.size + outgoing.message.size
         return outgoing
 
     def clear(self) -> None:
@@ -63,36 +61,42 @@ class WaitingRoom:
         self._holders: Counter[int] = Counter()
         """The number of holders, by the identity of the message, which somebody holds as long as it is in here."""
         self.taken = 0
+        self.will_bytes = 0
+        """Bytes of the wills of all sessions, which have a bound of their own."""
+        self.received = 0
+        """Packet identifiers of QoS 2 that clients have not released, likewise."""
 
-    def take(self, message: Message) -> bool:
-        """Hold a message once more, if there is room."""
-        size = self._size_of(message)
+    def take(self, outgoing: Outgoing) -> bool:
+        """Hold its message once more, if there is room."""
+        size = self._size_of(outgoing)
         if self.taken + size > self._bound:
             return False
-        self._holders[id(message)] += 1
+        self._holders[id(outgoing.message)] += 1
         self.taken += size
         return True
 
-    def take_from_fullest(self, message: Message) -> bool:
+    def take_from_fullest(self, outgoing: Outgoing) -> bool:
         """Hold it where there was no room: the sessions for which most waits lose their oldest messages.
 
         So nobody is harmed by a client that stays away, or does not read. False if that does not make room.
         """
-        wanted = self._bound - self._size_of(message)
+        wanted = self._bound - self._size_of(outgoing)
         if wanted >= 0:
             self._shrink_to(wanted - min(wanted, self._bound // AIR))
-        return self.take(message)
+        return self.take(outgoing)
 
-    def give(self, message: Message) -> None:
-        """Hold it once less."""
-        self.taken -= OVERHEAD
+    def give(self, outgoing: Outgoing) -> None:
+        """Hold its message once less."""
+        message = outgoing.message
+        self.taken -= outgoing.size
         self._holders[id(message)] -= 1
         if not self._holders[id(message)]:
             del self._holders[id(message)]
             self.taken -= message.size
 
-    def _size_of(self, message: Message) -> int:
-        return OVERHEAD + (0 if id(message) in self._holders else message.size)
+    def _size_of(self, outgoing: Outgoing) -> int:
+        message = outgoing.message
+        return outgoing.size + (0 if id(message) in self._holders else message.size)
 
     def _shrink_to(self, most: int) -> None:
         fullest = [(-one.waiting.size, name) for name, one in self._sessions.items() if one.waiting]

@@ -80,6 +80,37 @@ async def test_whoever_never_reads_its_acknowledgements_is_closed(monkeypatch: p
     assert not bench.broker.connections
 
 
+async def test_halves_of_packets_are_bounded_together() -> None:
+    """Each client is within its bound; whoever has begun first has had most time for the rest."""
+    bench = BrokerBench(packet_bytes=1_000, waiting_bytes=0)  # which leaves room for 4,000 bytes
+    half = encode(Publish("t", b"x" * 980), V5)[:800]
+    streams = []
+    for number in range(5):
+        streams.append(stream_of(bench.broker))
+        streams[-1].feed(encode(Connect(V5, f"c{number}"), V5))
+        await said(streams[-1])
+        streams[-1].feed(half)
+    assert bench.broker.unfinished.taken == 4_000
+    streams[1].feed(b"x" * 187)
+    streams[1].feed(half)
+    assert bench.broker.unfinished.taken == 4_000, "it has sent the rest, and the half of another one"
+    streams[2].feed(b"x")
+    (end,) = await said(streams[0])
+    assert isinstance(end, Disconnect)
+    assert end.reason is ReasonCode.QUOTA_EXCEEDED
+    assert bench.broker.unfinished.taken == 3_201
+    streams[2].feed(b"x" * 100)
+    streams.append(stream_of(bench.broker))
+    streams[-1].feed(encode(Connect(V5, "c5"), V5))
+    await said(streams[-1])
+    streams[-1].feed(half)
+    (end,) = await said(streams[2])
+    assert isinstance(end, Disconnect), "the second one has sent a whole packet since"
+    for one in streams:
+        one.lost()
+    assert bench.broker.unfinished.taken == 0
+
+
 async def test_all_clients_at_once_are_answered() -> None:
     async with running_broker(BrokerBounds(connections=CLIENTS)) as running:
 

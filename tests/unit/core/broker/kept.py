@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.broker.gate import GatedLink, SyncGate
+from app.core.broker.bounds import BrokerBounds
 from app.core.broker.connection import BrokerConnection
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.restore import restore
@@ -75,6 +76,11 @@ class KeptBench(BrokerBench):
     def ask(self, door: Door) -> None:
         """Start again with this door."""
         self._door = door
+        self.kill()
+
+    def bound(self, **bounds: int) -> None:
+        """Start again with other bounds."""
+        self._bounds = BrokerBounds(**bounds)
         self.kill()
 
     def keys(self, kinds: str) -> list[bytes]:

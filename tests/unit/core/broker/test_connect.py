@@ -157,6 +157,18 @@ def test_a_session_of_5_ends_with_its_expiry() -> None:
     assert not bench.connected("a", clean=False).connack.session_present, "an expiry of 0 ends it with the connection"
 
 
+def test_a_session_has_ended_at_its_expiry_and_not_when_the_broker_looks_next() -> None:
+    """[MQTT-4.1.0-2]: a client that comes back between two ticks finds none, as one that comes after them."""
+    bench = BrokerBench()
+    bench.connected("a", session_expiry_interval=60).subscribe("t")
+    bench.connected("a", clean=False, session_expiry_interval=60).drop()
+    bench.clock.now += 60.5
+    back = bench.connected("a", clean=False, session_expiry_interval=60)
+    assert not back.connack.session_present
+    bench.connected("b").publish("t", qos=1)
+    assert back.hear() == []
+
+
 def test_expiry_counts_from_the_end_of_the_connection() -> None:
     bench = BrokerBench()
     client = bench.connected("a", session_expiry_interval=60)
@@ -201,6 +213,19 @@ def test_topic_aliases_stand_for_topics_of_this_connection() -> None:
     assert client.only(Disconnect, beyond).reason is ReasonCode.TOPIC_ALIAS_INVALID
 
 
+def test_the_topics_of_aliases_are_bounded_together() -> None:
+    """64 of the longest topics for each of some thousand clients would be a quarter of a gigabyte, or all of it."""
+    bench = BrokerBench()
+    client = bench.connected("a")
+    for number in range(1, 65):
+        client.publish(f"{number:0200}", properties=properties(TOPIC_ALIAS=number))
+    for _ in range(10):
+        client.publish("y" * 200, properties=properties(TOPIC_ALIAS=64))
+    assert not client.closed, "whoever gives an alias another topic has no more of them"
+    said = client.publish("\N{LEMON}" + "x" * 1_000, properties=properties(TOPIC_ALIAS=1))
+    assert client.only(Disconnect, said).reason is ReasonCode.QUOTA_EXCEEDED
+
+
 @pytest.mark.parametrize("topic", ["$SYS/broker/version", "$share/g/t", "x" * 1025, "/".join("x" * 33)])
 def test_topics_that_are_not_for_clients_are_refused(topic: str) -> None:
     client = BrokerBench().connected("a")
@@ -222,6 +247,22 @@ def test_an_acknowledgement_of_nothing_is_counted() -> None:
     assert client.ack(PacketType.PUBREC, 7) == [PublishAck(PacketType.PUBREL, 7, unknown)]
     assert client.ack(PacketType.PUBREL, 7) == [PublishAck(PacketType.PUBCOMP, 7, unknown)]
     assert bench.counters["broker.unknown_acknowledgement"] == 3
+
+
+def test_large_wills_are_bounded_together() -> None:
+    """Some thousand sessions with a will of 60 KiB each would be half a gigabyte, for seven days."""
+    bench = BrokerBench(waiting_bytes=0, connect_bytes=5_000)  # which leaves room for 20,000 bytes
+    large = WillMessage("w", b"x" * 4_000, properties=properties(WILL_DELAY_INTERVAL=600))
+    for name in "abcd":
+        bench.connected(name, will=large, session_expiry_interval=3600).drop()
+    refused = bench.peer()
+    assert refused.only(Connack, refused.say(Connect(V5, "e", will=large))).reason is ReasonCode.QUOTA_EXCEEDED
+    assert "e" not in bench.broker.sessions
+    bench.connected("e", will=WillMessage("w", b"x" * 900))
+    assert bench.connected("a", clean=False, will=large, session_expiry_interval=3600).connack.session_present
+    bench.connected("b").say(Disconnect())
+    bench.connected("f", will=large).say(Disconnect())
+    bench.connected("g", will=large)
 
 
 def test_connections_and_sessions_are_bounded() -> None:

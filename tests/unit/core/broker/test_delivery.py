@@ -217,7 +217,7 @@ def test_the_oldest_makes_room_in_a_full_session() -> None:
 
 
 def test_all_that_waits_is_bounded_and_room_comes_back() -> None:
-    bench = BrokerBench(waiting_bytes=1600)
+    bench = BrokerBench(waiting_bytes=1750)
     bench.connected("l", session_expiry_interval=60).subscribe("t")
     bench.connected("l", clean=False, session_expiry_interval=60).drop()
     client = bench.connected("a")
@@ -281,3 +281,29 @@ def test_an_expiry_that_has_not_begun_is_told_as_it_came(seconds: int) -> None:
         now = thousandths / 1000 + 0.0000003
         message = Message(topic="t", payload=b"", qos=0, retain=False, publisher="a", expires_at=expiry_of(said, now))
         assert message.properties_for((), now) == said
+
+
+@both
+def test_messages_that_nobody_releases_are_bounded_together(version: ProtocolVersion) -> None:
+    """Each session may have 1,024 of them: of 8,000 sessions that would be half a gigabyte."""
+    bench = BrokerBench(waiting_bytes=0, inflight=40)  # which leaves room for 160
+    for name in "abcd":
+        client = bench.connected(name, version, clean=False, session_expiry_interval=3600)
+        for packet_id in range(1, 41):
+            client.say(Publish("t", b"", 2, packet_id=packet_id))
+        client.drop()
+    client = bench.connected("e", version)
+    for packet_id in range(1, 17):
+        assert client.say(Publish("t", b"", 2, packet_id=packet_id)) != []
+    again = bench.connected("a", version, clean=False, session_expiry_interval=3600)
+    for packet_id in range(1, 21):
+        assert isinstance(again.say(PublishAck(PUBREL, packet_id))[0], PublishAck)
+    for packet_id in range(17, 21):
+        client.say(Publish("t", b"", 2, packet_id=packet_id))
+    assert not client.closed, "some have made room"
+    said = client.say(Publish("t", b"", 2, packet_id=21))
+    assert client.closed
+    assert [one.reason for one in said if isinstance(one, Disconnect)] == (
+        [ReasonCode.QUOTA_EXCEEDED] if version is V5 else []
+    )
+    assert bench.counters["broker.refused.quota_exceeded"] == 1

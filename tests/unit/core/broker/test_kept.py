@@ -382,3 +382,14 @@ def test_a_broker_that_went_back_in_time_knows_no_packet_ids() -> None:
     assert [one.dup for one in said if isinstance(one, Publish)] == [False] * 4
     assert durable(bench, "talker").say(Publish("t", b"7", 2, packet_id=9)) == [PublishAck(REC, 9)]
     assert len(bench.keys("m")) == 5, "the message that was released has gone"
+
+
+def test_a_retained_message_for_which_there_is_no_room_any_more_is_counted() -> None:
+    bench = KeptBench()
+    talker = bench.connected("talker")
+    for number in range(3):
+        talker.publish(f"t/{number}", b"%d" % number, qos=1, retain=True)
+    bench.bound(retained=2)
+    assert len(bench.connected("reader").subscribe("t/#")) == 2
+    assert bench.counters["broker.dropped.retained_full"] == 1
+    assert len(bench.keys("t")) == 2, "it is gone, as one that was never kept"

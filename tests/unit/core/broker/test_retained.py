@@ -168,6 +168,18 @@ def test_a_client_that_comes_back_in_time_has_not_gone() -> None:
     assert listener.hear() == []
 
 
+def test_a_client_that_comes_back_between_two_ticks_is_too_late_for_its_will() -> None:
+    """[MQTT-3.1.2-8]: the delay has passed, so the will is published, whoever comes before the broker has looked."""
+    bench = BrokerBench()
+    listener = bench.connected("l")
+    listener.subscribe("#")
+    will = WillMessage("gone", b"a", properties=properties(WILL_DELAY_INTERVAL=30))
+    bench.connected("a", will=will, session_expiry_interval=100).drop()
+    bench.clock.now += 30.5
+    assert bench.connected("a", clean=False, session_expiry_interval=100).connack.session_present
+    assert payloads(listener.hear()) == [b"a"]
+
+
 def test_a_new_session_ends_the_old_one_with_its_will() -> None:
     bench = BrokerBench()
     listener = bench.connected("l")

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from typer import Option
 
 from app.core.broker.bounds import BrokerBounds
-from app.core.broker.message import OVERHEAD
+from app.core.broker.message import OVERHEAD, Message
 from app.core.broker.packets import FilterOptions, Publish, PublishAck, Suback, Subscribe
 from app.core.memory import LEAST_MEMORY, MemoryShares
 from app.core.sizes import MIB
@@ -92,14 +92,14 @@ class _FullBox:
     async def retained(self) -> int:
         """As many messages as there may be, of a length that fills their bytes as well."""
         most = min(BOUNDS.retained, self._shares.retained_bytes // (2 * OVERHEAD))
-        payload = b"x" * (self._shares.retained_bytes // most - OVERHEAD - len("kept/99999"))
+        payload = b"x" * (self._shares.retained_bytes // most - _size("kept/99999", b""))
         count = self._part(most - SPARE)
         await self._publish([f"kept/{number}" for number in range(count)], payload, retain=True)
         return count
 
     async def waiting(self) -> int:
         """Messages with next to nothing in them, each for one session of the first thousand."""
-        count = self._part(self._shares.waiting_bytes // (2 * OVERHEAD + len("full/999/0/x") + 1))
+        count = self._part(self._shares.waiting_bytes // (OVERHEAD + _size("full/999/0/x", b"x")))
         await self._publish([f"full/{number % 1000}/0/x" for number in range(count)], b"x")
         return count
 
@@ -186,6 +186,11 @@ class _FullBox:
             while left:
                 left -= sum(isinstance(one, PublishAck) for one in await client.read())
         client.close()
+
+
+def _size(topic: str, payload: bytes) -> int:
+    """The bytes that a broker counts for a message."""
+    return Message(topic=topic, payload=payload, qos=1, retain=False, publisher="").size
 
 
 async def _by_turns(begin: Callable[[int], Awaitable[object]], count: int) -> None:
