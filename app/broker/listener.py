@@ -142,6 +142,7 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
         super().__init__(broker, keeper)
         self._name_peer = name_peer
         self._transport: asyncio.Transport | None = None
+        self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is none by its class
@@ -155,7 +156,8 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
         self.begin(peer, client_certificate(shown) if shown else None)
 
     def data_received(self, data: bytes) -> None:
-        self.feed(data)
+        if not self._ended:
+            self.feed(data)
 
     def pause_writing(self) -> None:
         self._saturated = True
@@ -176,7 +178,7 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or self._ended or transport.is_closing():
             return
         if transport.get_write_buffer_size() > MOST_UNSENT_BYTES:
             self._broker.counters["broker.refused.not_read"] += 1
@@ -186,6 +188,19 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
         transport.write(data)
 
     def close(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.close()
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.abort)
+        """End it. A client that was connected and still sends gets to read our last words, as with RFC 9112, 9.6."""
+        transport = self._transport
+        if transport is None or self._ended or transport.is_closing():
+            return
+        self._ended = True
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
+        if self._may_linger and transport.can_write_eof():
+            transport.write_eof()
+            transport.resume_reading()
+        else:
+            transport.close()
+
+    @property
+    def _may_linger(self) -> bool:
+        """Whoever was not connected has no number of CONNECT packets that a second may have."""
+        return self._connection is not None and self._connection.connected and not self._broker.stopping

@@ -100,15 +100,15 @@ class Bench:
         """The client's connection is lost, and the broker knows."""
         left = len(self.running.broker.connections) - 1
         client.drop()
-        self._wait_for(left)
+        self.wait_for_connections(left)
 
     def drop_all(self) -> None:
         for client in self._clients:
             client.drop()
         self._clients.clear()
-        self._wait_for(0)
+        self.wait_for_connections(0)
 
-    def _wait_for(self, connections: int) -> None:
+    def wait_for_connections(self, connections: int) -> None:
         while len(self.running.broker.connections) > connections:
             threading.Event().wait(0.0005)
 

@@ -280,6 +280,18 @@ def test_more_messages_than_the_broker_receives_end_the_connection(bench: Bench,
     client.refused(0x93)
 
 
+def test_who_still_sends_gets_to_read_why_its_connection_has_ended(bench: Bench, name: str) -> None:
+    """Who answers what it reads, packet by packet, must not find the connection broken before the reason."""
+    client = bench.join()
+    client.send(*(publish(name, qos=2, packet_id=n) for n in range(1, 1026)))
+    bench.wait_for_connections(0)
+    for packet_id in range(1, 1025):
+        client.send(ack(PUBREL, packet_id))
+    *answers, end = client.end()
+    assert [one.kind for one in answers] == [PUBREC] * 1024
+    assert (end.kind, end.code) == (DISCONNECT, 0x93)
+
+
 def test_pubcomp_makes_room(bench: Bench, name: str, version: int) -> None:
     client = bench.join(version=version)
     for packet_id in range(1, 1100):

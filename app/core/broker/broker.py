@@ -66,8 +66,9 @@ class Broker:
         self.out_of_memory = False
         """True while no session and no subscription begins, as the process takes as much memory as it may."""
         self._clock: Final = clock
+        self.stopping = False
+        """True from `stop` on."""
         self._room = WaitingRoom(bounds.waiting_bytes, self.sessions)
-        self._stopping = False
 
     @property
     def taken(self) -> int:
@@ -179,7 +180,7 @@ class Broker:
 
     def left(self, session: ClientSession) -> None:
         """Its connection has ended: the will is due, and it ends itself, now or later."""
-        if self._stopping:
+        if self.stopping:
             return  # sessions count as connected until the next start, which looks after their wills [MQTT-3.1.2-8]
         now = self.now()
         session.detach()
@@ -238,7 +239,7 @@ class Broker:
 
     def stop(self) -> None:
         """End all connections. No will is published, and no session ends: the next start does what is due."""
-        self._stopping = True
+        self.stopping = True
         for connection in [*self.connections]:
             connection.disconnect(ReasonCode.SERVER_SHUTTING_DOWN)
 
@@ -263,7 +264,7 @@ class Broker:
 
     def _do_due(self, session: ClientSession, now: float) -> None:
         """Publish the will of a session, and end it, if it is time and somebody can tell what its owner may do."""
-        if self._stopping or not self.door.knows:
+        if self.stopping or not self.door.knows:
             return
         if session.will_at is not None and session.will_at <= now:
             self.publish_will(session)

@@ -388,7 +388,7 @@ class BrokerConnection:
         broker.connections.discard(self)
         broker.unfinished.note(self, 0)
         broker.peers.leave(self._peer)
-        self._link.close()
         if session is not None and session.outlet is self:
             broker.counters["broker.disconnected"] += 1
             broker.left(session)
+        self._link.close()  # what the client sees happens last
