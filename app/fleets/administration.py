@@ -55,6 +55,8 @@ class RunRequest:
     """Its specification, by the store's clock in microseconds."""
     as_listed: bool
     fingerprint: str
+    named: bool = True
+    """False where the ids of the selector are those of another run, which the caller may not know of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class FleetAdministrator:
             self._selection.check_labels(spec.labels)
         if spec.needs_approval:
             self._selection.check_proposer(owner.caller)
-        found = await self._selection.targets(request.selector, request.command, owner.caller)
+        found = await self._selection.targets(request.selector, request.command, owner.caller, named=request.named)
         for one in {one.profile: one for one in found}.values():
             self._holder.check(request.command.request(one.device_id, one.profile, spec.hold))
         return found
@@ -173,6 +175,7 @@ class FleetAdministrator:
             spec=known.plan.spec.again,
             as_listed=True,
             fingerprint=blake2b(orjson.dumps(["retry", run_id, words]), digest_size=16).hexdigest(),
+            named=False,
         )
         return await self.create(request, owner, key)
 
@@ -261,8 +264,11 @@ class FleetAdministrator:
 
 
 def _row(known: KnownRun, index: int, target: Sequence[str], result: Sequence[Any] | None) -> TargetRow:
+    """The target as this version of the run has it: it may have ended since, and its result is of a later one then."""
     device, profile, *_ = target
     mark = TargetMark(known.run.marks[index])
+    if not mark.ended:
+        result = None
     has_command = mark not in (TargetMark.WAITING, TargetMark.SKIPPED, TargetMark.UNREACHABLE) or (
         mark is TargetMark.UNREACHABLE and result is not None and result[1] == "hold_expired"
     )

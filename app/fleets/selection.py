@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from app.access.ports import Access
 from app.core.access.callers import Caller
 from app.core.access.model import Device
 from app.core.access.rules import Action
-from app.core.errors import AccessError, ForbiddenError, InvalidInputError, NoTargetsError
+from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError, InvalidInputError, NoTargetsError
 from app.core.fleets.targets import TargetCandidate, TargetSelector, check_size
 from app.fleets.plan import FleetCommand
 
@@ -44,19 +45,30 @@ class TargetSelection:
     async def check_second(
         self, caller: Caller | None, proposer: Caller | None, targets: Iterable[Sequence[str]], method: str
     ) -> None:
-        """Return when the caller may approve this for each of the targets, as another person. As `Access.check`."""
+        """Return when the caller may approve this for each of the targets, as another person. As `Access.check`.
+
+        Of a target that they may not know of, nothing is told but that there is one: ForbiddenError.
+        """
         for number, (device, profile, *_) in enumerate(targets):
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
-            self._access.check_second(caller, proposer, device, profile, method)
+            try:
+                self._access.check_second(caller, proposer, device, profile, method)
+            except DeviceNotFoundError:
+                raise ForbiddenError(
+                    f"the caller may not approve {method} for all of the targets: some are devices that they may not "
+                    "know of"
+                ) from None
 
     async def targets(
-        self, selector: TargetSelector, command: FleetCommand, caller: Caller | None
+        self, selector: TargetSelector, command: FleetCommand, caller: Caller | None, *, named: bool = True
     ) -> list[TargetCandidate]:
         """All that are meant, in the order in which they were named, and then by id.
 
-        NoTargetsError; ForbiddenError says how many of them the caller may not send the command to. InvalidInputError
-        where the selector needs records and there are none.
+        `named` tells whether the caller has named the ids of the selector, and not another one whose run this repeats.
+        NoTargetsError; ForbiddenError says how many of them the caller may not send the command to, and which, as far
+        as they have named them or may know of them. InvalidInputError where the selector needs records and there are
+        none.
         """
         if self._recorded is None and selector.from_record:
             raise InvalidInputError(
@@ -65,17 +77,17 @@ class TargetSelection:
                 "none; allowed: ids of devices, or set HOMING_ACCESS_URL",
             )
         records = {} if self._recorded is None else self._recorded()
-        named, found = frozenset(selector.named), []
+        listed, found = frozenset(selector.named), []
         for number, device_id in enumerate(dict.fromkeys([*selector.named, *sorted(records)])):
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
             one = self._candidate(device_id, records.get(device_id), command)
-            if selector.means(one) and (device_id in named or self._may_know(one, command, caller)):
+            if selector.means(one) and (device_id in listed or self._may_know(one, command, caller)):
                 found.append(one)
         if not found:
             raise NoTargetsError("no device that this caller may know of is meant by the targets; nothing was begun")
         check_size(len(found))
-        await self._check(found, command, caller)
+        await self._check(found, command, caller, listed if named else frozenset())
         return found
 
     def _candidate(self, device_id: str, device: Device | None, command: FleetCommand) -> TargetCandidate:
@@ -83,15 +95,19 @@ class TargetSelection:
         labels = {} if device is None else device.labels
         return TargetCandidate(device_id, command.profile or recorded or self._profile, labels)
 
-    async def _check(self, targets: list[TargetCandidate], command: FleetCommand, caller: Caller | None) -> None:
+    async def _check(
+        self, targets: list[TargetCandidate], command: FleetCommand, caller: Caller | None, named: frozenset[str]
+    ) -> None:
         refused = []
         for number, one in enumerate(targets):
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
             if not self._may_send(one, command, caller):
-                refused.append(one.device_id)
+                refused.append(one)
         if refused:
-            shown = ", ".join(refused[:SHOWN]) + (", …" if len(refused) > SHOWN else "")
+            known = (one for one in refused if one.device_id in named or self._may_know(one, command, caller))
+            told = [one.device_id for one in islice(known, SHOWN)]
+            shown = ", ".join([*told, *(["…"] if len(refused) > len(told) else [])])
             raise ForbiddenError(
                 f"the caller may not send {command.method} to {len(refused)} of {len(targets)} targets: {shown}; "
                 "nothing was begun"

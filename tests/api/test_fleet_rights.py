@@ -12,6 +12,8 @@ from tests.api.test_fleets import RUNS, Json
 from tests.api.test_two_persons import person
 from tests.waiting import eventually
 
+OF_DRONE_2 = ["allow fleet *:* on *", "allow read *:* on drone-2"]
+
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
@@ -147,12 +149,53 @@ async def test_what_failed_is_explained_of_targets_that_the_caller_may_read(site
         return bool((await site.rig.http.get(url, headers=site.headers("operator"))).json()["state"] == "failed")
 
     await eventually(has_ended)
-    await site.add("narrow", "operator", narrow=["allow fleet *:* on *", "allow read *:* on drone-2"])
+    await site.add("narrow", "operator", narrow=OF_DRONE_2)
     for who, devices in (("operator", {"drone-1", "drone-2"}), ("narrow", {"drone-2"})):
         explained = (await site.rig.http.get(f"{url}/explain", headers=site.headers(who))).json()
         listed = (await site.rig.http.get(f"{url}/targets", headers=site.headers(who))).json()["targets"]
         assert {device for one in explained["failures"] for device in one["devices"]} == devices
         assert {one["device_id"] for one in listed} == devices
+
+
+async def test_who_repeats_a_run_is_told_of_no_device_that_they_may_not_know_of(site: Site) -> None:
+    await site.add("narrow", "operator", narrow=OF_DRONE_2)
+    body = {
+        "targets": {"devices": ["drone-1", "drone-2", "drone-3"]},
+        "command": {"method": "silent"},
+        "in_flight": 1,
+    }
+    run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("operator"))).json()
+    aborted = await site.rig.http.post(f"{RUNS}/{run['id']}/abort", headers=site.headers("operator"))
+    count = aborted.json()["counts"]["skipped"]
+    refused = await site.rig.http.post(
+        f"{RUNS}/{run['id']}/retry", json={"of": ["skipped"]}, headers=site.headers("narrow")
+    )
+    assert refused.status_code == 403
+    said = refused.json()["detail"]
+    assert f"may not send silent to {count} of {count} targets" in said
+    assert "drone-1" not in said
+    assert "drone-3" not in said
+
+
+async def test_who_approves_a_wave_is_told_of_no_device_that_they_may_not_know_of(site: Site) -> None:
+    await person(site, "anna", "operator", "approver")
+    await site.add("narrow", "operator", "approver", narrow=[*OF_DRONE_2, "allow approve *:* on drone-2"])
+    body = {
+        "targets": {"devices": ["drone-1", "drone-2"]},
+        "command": {"method": "silent", "hold": "1s", "timeout": "1s"},
+        "waves": [{"size": 1, "then": "approve"}],
+    }
+    run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("anna"))).json()
+    url = f"{RUNS}/{run['id']}"
+
+    async def is_paused() -> bool:
+        return bool((await site.rig.http.get(url, headers=site.headers("anna"))).json()["state"] == "paused")
+
+    await eventually(is_paused)
+    refused = await site.rig.http.post(f"{url}/resume", headers=site.headers("narrow"))
+    assert refused.status_code == 403
+    assert "some are devices that they may not know of" in refused.json()["detail"]
+    assert "drone-1" not in refused.json()["detail"]
 
 
 async def test_a_run_of_another_tenant_is_as_one_that_never_was(site: Site) -> None:
