@@ -57,13 +57,18 @@ AT_A_TIME: Final = 16
 """The number of commands that are registered at the same time: other callers wait behind few of them."""
 AGAIN_US: Final = 2_000_000
 """A device that is away is asked for again after so long."""
+FULL_SECONDS: Final = 2.0
+MOST_FULL_SECONDS: Final = 60.0
+"""A command for which there was no room is tried again after the first of these, then twice as long, up to the last."""
 SEEN_US: Final = 10_000_000
 """It is noted so often that somebody drives the run."""
 ABANDONED_US: Final = 10_000_000
-"""After so long no driver before this one registers a command any more."""
+"""After so long no driver before this one registers a command any more: all know that the run is over."""
 MOST_SAID: Final = 200
 NOT_ALLOWED: Final = "not_allowed_any_more"
 _AWAY: Final = "it was away until its hold was over"
+_ABORTED: Final = TargetMark.CANCELLED, "run_aborted", "the run was aborted; it was not sent"
+_OVER: Final = TargetMark.SKIPPED, "run_over", "there was no room for its command until the time of the run was over"
 _UNKNOWN: Final = "its command is not on record any more, and nobody has noted how it ended"
 
 
@@ -115,7 +120,9 @@ class RunDriver:
         self._refused: dict[int, str] = {}
         """Why a command can never be registered."""
         self._missing: dict[int, int] = {}
-        """Since when it is known of a target of an aborted run that it has no command."""
+        """Since when it is known of a target that it has no command and will have none, as the run is over."""
+        self._full: dict[int, tuple[float, float]] = {}
+        """When a command for which there was no room is tried again, and how long that is after the last time."""
         self._results: dict[int, Sequence[Any]] = {}
         self._allowance = HandAllowance(ports.clock)
         self._log = structlog.get_logger()
@@ -158,7 +165,7 @@ class RunDriver:
         if known.run.state.final:
             self._log.info("fleet_run_ended", run_id=self._run_id, state=str(known.run.state), **known.run.counts())
             return None
-        await self._register(known, [*unregistered, *handed])
+        await self._register(known, [*unregistered, *handed], now)
         await self._cancel_open(known)
         if 2 * len(handed) >= LOOKS and known.run.room:
             return 0  # more of them have their turn, and most are there
@@ -180,14 +187,14 @@ class RunDriver:
 
     async def _learn(self, known: KnownRun, now: int) -> list[int]:
         """Note how targets have ended; return those whose command is to be registered, or registered again."""
-        unregistered, aborting = [], known.run.state is RunState.ABORTING
+        unregistered, is_over = [], _is_over(known, now)
         handed = known.run.marked(TargetMark.HANDED)
         for start in range(0, len(handed), TOGETHER):
             some = handed[start : start + TOGETHER]
             ids = [known.child(index, self._targets[index][0]) for index in some]
             for index, outcome in zip(some, await self._commands.outcomes(ids), strict=True):
                 if outcome is None:
-                    if aborting:
+                    if is_over:
                         self._registered.add(index)
                     elif index not in self._registered:
                         # A driver that died may have told nobody that it waits: so it is tried at once.
@@ -197,7 +204,7 @@ class RunDriver:
                         unregistered.append(index)
                 else:
                     self._end_of(known, index, outcome, now)
-        return unregistered
+        return [index for index in unregistered if self._full.get(index, (0.0, 0.0))[0] <= self._monotonic()]
 
     def _is_new(self, known: KnownRun, index: int, outcome: Outcome, now: int) -> bool:
         """Return whether there never was a command for a target that was handed.
@@ -211,11 +218,12 @@ class RunDriver:
         )
 
     def _is_given_up(self, known: KnownRun, index: int, now: int) -> bool:
-        """End a target whose command was refused, or is not registered any more as the run was aborted."""
+        """End a target whose command was refused, or is not registered any more as the run is over."""
         if (refusal := self._refused.get(index)) is not None:
             self._end(known, index, TargetMark.UNSENT, now, "invalid", refusal)
-        elif known.run.state is RunState.ABORTING and now - self._missing.setdefault(index, now) > ABANDONED_US:
-            self._end(known, index, TargetMark.CANCELLED, now, "run_aborted", "the run was aborted; it was not sent")
+        elif _is_over(known, now) and now - self._missing.setdefault(index, now) > ABANDONED_US:
+            mark, code, said = _ABORTED if known.run.state is RunState.ABORTING else _OVER
+            self._end(known, index, mark, now, code, said)
         else:
             return False
         return True
@@ -274,7 +282,6 @@ class RunDriver:
         since = self._away.get(index, (now, now))[0]
         if now - since >= micros(known.plan.spec.hold):
             self._end(known, index, TargetMark.UNREACHABLE, now, "device_offline", _AWAY)
-            self._away.pop(index, None)
         else:
             self._away[index] = (since, now + AGAIN_US)
 
@@ -308,9 +315,9 @@ class RunDriver:
             ended=known.run.state.final,
         )
 
-    async def _register(self, known: KnownRun, indexes: Sequence[int]) -> None:
+    async def _register(self, known: KnownRun, indexes: Sequence[int], now: int) -> None:
         """Register the commands of targets that are marked as handed; what does not succeed comes again."""
-        if known.run.state is RunState.ABORTING or not indexes:
+        if _is_over(known, now) or not indexes:
             return
         ASKING.set(RequestOrigin(known.plan.caller, None, self._run_id.encode()))  # who the audit names
         for start in range(0, len(indexes), AT_A_TIME):
@@ -330,10 +337,14 @@ class RunDriver:
         except (InvalidInputError, NeedsSecondPersonError) as refusal:
             self._refused[index] = str(refusal)
         except (UnavailableError, CapacityError) as failure:
+            if isinstance(failure, CapacityError):
+                pause = min(MOST_FULL_SECONDS, max(FULL_SECONDS, 2 * self._full.get(index, (0.0, 0.0))[1]))
+                self._full[index] = self._monotonic() + pause, pause
             self._ports.counters["fleet.again"] += 1
             self._log.debug("fleet_command_not_registered", device_id=device, run_id=self._run_id, reason=str(failure))
         else:
             self._registered.add(index)
+            self._full.pop(index, None)
             self._ports.counters["fleet.commands"] += 1
 
     async def _cancel_open(self, known: KnownRun) -> None:
@@ -357,6 +368,11 @@ class RunDriver:
             await cancel(command_id)
         except CommandError as failure:  # nobody here can end it, and the others are to end all the same
             self._log.debug("fleet_command_not_cancelled", command_id=command_id, reason=str(failure))
+
+
+def _is_over(known: KnownRun, now: int) -> bool:
+    """Return whether no command of a run is registered any more."""
+    return known.run.state is RunState.ABORTING or now >= known.plan.spec.until
 
 
 def _code(outcome: Outcome) -> object:

@@ -23,7 +23,7 @@ from app.fleets.driver import LEASE, DriverPorts, RunDriver
 from app.fleets.plan import FleetCommand, KnownRun, RunPlan
 from app.fleets.replaced import ReplacedCommands
 from app.store.commands import Finished, Registered
-from app.store.fleets import NewRecord
+from app.store.fleets import NewRecord, RunChange, Written
 from app.store.memory.commands.store import MemoryStateStore
 from tests.contract.store_backends import ManualClock
 
@@ -86,6 +86,8 @@ class World:
         self.total = total
         self.away: set[str] = set()
         self.unreadable = ""
+        self.meanwhile: RunChange | None = None
+        """The change that somebody makes while the driver asks who is there."""
         self.epochs = 0
         self.spec = RunSpec(
             waves=read_waves(members.get("waves", [])),
@@ -93,7 +95,7 @@ class World:
             in_flight=members.get("in_flight", 100),
             hold=members.get("hold", HOUR),
             start_at=0,
-            until=2**62,
+            until=2**62 if "lasts" not in members else round((self.clock.wall() + members["lasts"]) * 1_000_000),
             **read_further(members.get("further", {})),
         )
         self.labels: Callable[[int], list[str]] = members.get("labels", lambda _: [])
@@ -122,6 +124,9 @@ class World:
         await self.store.fleets.create(record)
 
     async def online(self, device_id: str) -> bool | None:
+        if self.meanwhile is not None:
+            change, self.meanwhile = self.meanwhile, None
+            assert await self.store.fleets.write(RUN, change) is Written.YES
         return device_id not in self.away
 
     async def cancel(self, identity: str, *, only_held: bool = False) -> Finished:

@@ -13,6 +13,7 @@ from app.core.errors import StoreUnavailableError
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.run import RunState
 from app.fleets.driver import BUSY_SECONDS, LOOKS
+from app.store.fleets import RunChange
 from tests.contract.store_backends import ManualClock
 from tests.unit.fleets.driver_world import (
     RETENTION,
@@ -181,3 +182,16 @@ async def test_a_driver_does_not_hurry_from_one_that_is_away_to_the_next() -> No
     await world.create()
     assert await (await world.driver()).round() == BUSY_SECONDS
     assert world.children.sent.total() == 10
+
+
+async def test_who_stays_away_is_given_up_once_whatever_a_person_changes_in_that_moment() -> None:
+    """A round that somebody has overtaken is done again, and its hold does not begin again."""
+    world = await world_of(1, hold=timedelta(seconds=5))
+    world.away = {"dock-0"}
+    driver = await world.driver()
+    await rounds(driver, world, 6, step=1)
+    known = await world.known()
+    world.meanwhile = RunChange(version=known.record.version, status=known.run.kept(), marks=bytes(known.run.marks))
+    await rounds(driver, world, 3, step=1)
+    assert world.meanwhile is None
+    assert await world.counts() == {"unreachable": 1}
