@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum, auto
@@ -181,7 +181,7 @@ class Schedule:
         decided = occurrence.at
         if occurrence.result is OccurrenceResult.MISSED:
             decided = max(decided, now - self.spec.catch_up - 1)
-        return replace(self, decided=decided, occurrences=(occurrence, *self.occurrences)[:KEPT_OCCURRENCES])
+        return replace(self, decided=decided, occurrences=_latest((occurrence, *self.occurrences)))
 
     def with_ended(self, occurrence: Occurrence, paused: str = "") -> Schedule:
         """The same with what became of an occurrence that was being begun."""
@@ -215,6 +215,15 @@ class Schedule:
 
     def _is_over(self, at: int) -> bool:
         return self.spec.until is not None and at > self.spec.until
+
+
+def _latest(occurrences: Sequence[Occurrence]) -> tuple[Occurrence, ...]:
+    """The latest ones. The last that began something is among them, however long it goes on and others are skipped."""
+    latest = occurrences[:KEPT_OCCURRENCES]
+    if any(one.began for one in latest):
+        return tuple(latest)
+    began = next((one for one in occurrences[KEPT_OCCURRENCES:] if one.began), None)
+    return tuple(latest) if began is None else (*latest[:-1], began)
 
 
 def validate_schedule_name(name: str) -> str:

@@ -11,7 +11,7 @@ from app.core.errors import (
     ForbiddenError,
     StoreUnavailableError,
 )
-from app.core.schedules.schedule import OccurrenceResult, Schedule, ScheduleSpec
+from app.core.schedules.schedule import KEPT_OCCURRENCES, OccurrenceResult, Schedule, ScheduleSpec
 from tests.unit.fleets.scheduler_world import MINUTE, World
 
 
@@ -51,6 +51,25 @@ async def test_one_that_queues_waits_no_longer_than_its_catch_up(world: World) -
     await world.look()
     assert await world.results() == ["missed", "began"]
     assert "did not end" in (await world.known()).occurrences[0].reason
+
+
+async def test_one_that_skips_does_so_however_long_the_last_one_goes_on(world: World) -> None:
+    """More occurrences are skipped than are kept."""
+    await world.put()
+    world.advance(MINUTE)
+    await world.look()
+    begun = (await world.known()).last_begun
+    world.work.open = {begun}
+    for _ in range(2 * KEPT_OCCURRENCES):
+        world.advance(MINUTE)
+        await world.look()
+    known = await world.known()
+    assert list(world.work.begun) == [known.last_begun] == [begun]
+    assert await world.results() == ["skipped"] * (KEPT_OCCURRENCES - 1) + ["began"]
+    world.work.open = set()
+    world.advance(MINUTE)
+    await world.look()
+    assert len(world.work.begun) == 2
 
 
 async def test_one_that_may_be_parallel_asks_for_no_end(world: World) -> None:
