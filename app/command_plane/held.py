@@ -16,6 +16,7 @@ from app.commands.held.drainer import Drainer
 from app.commands.held.held_judge import HeldJudge
 from app.commands.held.lane_resumer import LaneResumer
 from app.commands.held.look_pace import LookPace
+from app.commands.held.store_time import StoreTime
 from app.kernel import Kernel
 from app.mqtt.base import MqttClient
 from app.runtime.services import Service
@@ -42,15 +43,17 @@ def open_held(
     around: CommandSurroundings,
 ) -> HeldParts:
     """Put them together. Nothing is sent before the service runs."""
+    time = StoreTime(kernel.clock, kernel.store)
     judge = HeldJudge(
         store=kernel.store,
         publisher=way.publisher,
         admission=way.admission,
         may=around.may_send,
         online=around.online,
+        time=time,
         now_us=kernel.now_us,
     )
-    drainer = _drainer(kernel, observed, way, open_commands, judge)
+    drainer = _drainer(kernel, observed, way, open_commands, judge, time)
     return HeldParts(
         holder=CommandHolder(
             store=kernel.store,
@@ -83,7 +86,9 @@ def open_held(
     )
 
 
-def _drainer(kernel: Kernel, observed: Observed, way: WayOut, open_commands: OpenCommands, judge: HeldJudge) -> Drainer:
+def _drainer(
+    kernel: Kernel, observed: Observed, way: WayOut, open_commands: OpenCommands, judge: HeldJudge, time: StoreTime
+) -> Drainer:
     claimant = Claimant(
         store=kernel.store,
         publisher=way.publisher,
@@ -100,6 +105,7 @@ def _drainer(kernel: Kernel, observed: Observed, way: WayOut, open_commands: Ope
         store=kernel.store,
         waiting=observed.waiting,
         judge=judge,
+        time=time,
         claimant=claimant,
         nodes=kernel.cluster.nodes,
         node_id=kernel.info.node_id,

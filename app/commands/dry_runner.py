@@ -177,7 +177,7 @@ class DryRunner:
             return
         if hold.approval is not None:
             yield Obstacle.APPROVAL
-        if hold.not_before is not None and self._judge.seconds_to(hold.not_before) > 0:
+        if hold.not_before is not None and self._judge.seconds_to_date(hold.not_before) > 0:
             yield Obstacle.TIME
         waits_for_device = registration.if_offline is IfOffline.HOLD
         if waits_for_device and not self._judge.is_there(registration.profile, online=online):

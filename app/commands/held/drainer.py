@@ -15,6 +15,7 @@ from app.commands.held.claimant import Claimant
 from app.commands.held.gauges import OTHER, HeldGauges, HeldSighting
 from app.commands.held.held_judge import HeldJudge, Readiness
 from app.commands.held.look_pace import TICK_SECONDS, LookPace
+from app.commands.held.store_time import StoreTime
 from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
 from app.core.commands.command import Command, CommandState, WaitReason
 from app.core.commands.faults import fault
@@ -54,6 +55,7 @@ class Drainer:
         store: HeldReader,
         waiting: WaitingDevices,
         judge: HeldJudge,
+        time: StoreTime,
         claimant: Claimant,
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
         node_id: str,
@@ -63,6 +65,7 @@ class Drainer:
         self._store = store
         self._waiting = waiting
         self._judge = judge
+        self._time = time
         self._claimant = claimant
         self._nodes = nodes
         self._node_id = node_id
@@ -116,6 +119,8 @@ class Drainer:
             self._waiting.begin_reading()
             devices = self._waiting.read(await self._store.held())
             self._note, self._skipped = note, 0
+        if devices or not self._time.known:
+            await self._time.read()
         if devices:
             share = set(share_of(self._node_id, [one.node_id for one in await self._nodes()]))
             for device in devices:
@@ -180,19 +185,19 @@ class Drainer:
             awaited = await self._send_what_waits(device)
             fruitless = awaited is not None
             if awaited is not None:
-                again_in = self._judge.seconds_to(awaited)
+                again_in = awaited
         except (UnavailableError, CapacityError) as failure:
             self._log.debug("held_not_sent", device_id=device.device_id, reason=str(failure))
         finally:
             self._waiting.looked(device, fruitless=fruitless, again_in=again_in)
 
-    async def _send_what_waits(self, device: WaitingDevice) -> int | None:
-        """Return when something may be sent that waits on (µs); None if nothing waits, far away if nobody knows.
+    async def _send_what_waits(self, device: WaitingDevice) -> float | None:
+        """Return in how many seconds something may be sent that waits on; None if nothing waits, inf if nobody knows.
 
         Oldest first, by the store's clock, and of a lane of order lifo newest first: so lanes have them.
         """
         heard, online = self._waiting.heed(device), await self._judge.online(device.device_id)
-        ids, blocked, awaited, seen = sorted(device.ids), set[str](), list[int](), list[HeldSighting]()
+        ids, blocked, awaited, seen = sorted(device.ids), set[str](), list[float](), list[HeldSighting]()
         held = []
         for identity, command in zip(ids, await self._store.get(ids), strict=True):
             if command is not None and command.state is CommandState.HELD:
@@ -202,14 +207,14 @@ class Drainer:
         for command in sorted(held, key=_turn):
             lane = command.lane
             if lane is not None and lane.name in blocked:
-                awaited.append(NOBODY_KNOWS)
+                awaited.append(inf)
                 seen.append(HeldSighting(WaitReason.LANE, command.created_at))
                 continue
             waits = await self._try(command, online=online, heard=heard)
             if waits is None:
                 self._waiting.drop(device.device_id, command.id)
             else:
-                awaited.append(waits.until)
+                awaited.append(self._judge.seconds_left(waits))
                 there = waits.reason is WaitReason.DEVICE and online is True
                 stopped = lane.name if lane is not None and waits.for_a_person else None
                 seen.append(HeldSighting(OTHER if there else waits.reason, command.created_at, stopped))

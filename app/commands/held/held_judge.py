@@ -9,11 +9,12 @@ from typing import Final
 
 import orjson
 
+from app.commands.held.store_time import StoreTime
 from app.commands.held.waiting_devices import rest_of
 from app.commands.send.admission import CommandAdmission
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest
-from app.core.commands.command import Command, IfOffline
+from app.core.commands.command import Command, IfOffline, WaitReason
 from app.core.errors import (
     AccessError,
     HomingError,
@@ -23,7 +24,7 @@ from app.core.errors import (
     UnavailableError,
 )
 from app.core.profiles.lanes import CommandLane
-from app.store.holds import HoldStore
+from app.store.holds import HoldStore, Waits
 
 BLIND_US: Final = 1_000_000
 """Commands with interlocks wait for so long without asking an event log that has told nothing.
@@ -48,7 +49,8 @@ class Readiness(StrEnum):
 class HeldJudge:
     """`may` judges the right of the caller of a held command, as it is now; `online` says whether a device is there.
 
-    `online` is None where nobody knows. `now_us` is this node's time, in microseconds since 1970.
+    `online` is None where nobody knows. `time` is that of the store, whose instants are compared with nothing else.
+    `now_us` is this node's time, in microseconds since 1970.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class HeldJudge:
         admission: CommandAdmission,
         may: Callable[[Command], None],
         online: Callable[[str], Awaitable[bool | None]],
+        time: StoreTime,
         now_us: Callable[[], int],
     ) -> None:
         self._store = store
@@ -66,6 +69,7 @@ class HeldJudge:
         self._admission = admission
         self._may = may
         self.online = online
+        self._time = time
         self._now_us = now_us
         self._blind_at = 0
 
@@ -104,7 +108,7 @@ class HeldJudge:
             left = self.seconds_to(command.approval.until)
             reasons.append(f"a second person has to approve it within {max(0.0, left):.0f} s")
         if self._too_early(command) and command.hold is not None:
-            reasons.append(f"its not_before comes in {self.seconds_to(command.hold.not_before or 0):.0f} s")
+            reasons.append(f"its not_before comes in {self.seconds_to_date(command.hold.not_before or 0):.0f} s")
         if not self._publisher.connected:
             reasons.append("this node has no connection to the MQTT broker")
         if command.lane is not None:
@@ -141,12 +145,21 @@ class HeldJudge:
         return f"it goes through {name}, after what is in flight there or came before it"
 
     def seconds_to(self, instant: int) -> float:
-        """Return how long it is to an instant in microseconds since 1970."""
-        return (instant - self._now_us()) / 1_000_000
+        """Return how long it is to an instant at which something happens in the store."""
+        return (instant - self._time.now()) / 1_000_000
+
+    def seconds_to_date(self, instant: int) -> float:
+        """Return how long it is to an instant that somebody has named."""
+        return (instant - self._time.date()) / 1_000_000
+
+    def seconds_left(self, waits: Waits) -> float:
+        """Return how long a command has to wait for what the store told."""
+        to = self.seconds_to_date if waits.reason is WaitReason.TIME else self.seconds_to
+        return to(waits.until)
 
     def _too_early(self, command: Command) -> bool:
         hold = command.hold
-        return hold is not None and hold.not_before is not None and self._now_us() < hold.not_before
+        return hold is not None and hold.not_before is not None and self._time.date() < hold.not_before
 
     async def _check(self, command: Command) -> None:
         """Raise what stands against sending it now: an interlock, or the rights of its caller."""
@@ -163,7 +176,7 @@ class HeldJudge:
         hold = command.hold
         if hold is None or hold.given_back_at is None:
             return False
-        return self._now_us() < hold.given_back_at + rest_of(hold.claims, heard=heard) * 1_000_000
+        return self._time.now() < hold.given_back_at + rest_of(hold.claims, heard=heard) * 1_000_000
 
 
 def request_of(command: Command) -> CommandRequest:

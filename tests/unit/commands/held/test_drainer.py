@@ -13,6 +13,7 @@ import pytest
 from app.cluster.directory import NodeInfo
 from app.commands.held.drainer import READ_ANYWAY, Drainer
 from app.commands.held.look_pace import LookPace
+from app.commands.held.store_time import StoreTime
 from app.commands.held.waiting_devices import WaitingDevices
 from app.core.commands.command import CommandState
 from app.core.errors import StoreUnavailableError
@@ -63,6 +64,7 @@ def drainer_of(store: CountingStore, waiting: WaitingDevices, live: Sequence[Nod
         store=store,
         waiting=waiting,
         judge=nobody,
+        time=StoreTime(ManualClock(), store),
         claimant=nobody,
         nodes=nodes,
         node_id="node-a",

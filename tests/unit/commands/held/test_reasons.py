@@ -36,6 +36,7 @@ async def test_of_a_claim_that_was_undone_it_names_no_reason_that_may_be_wrong()
         admission=cast("Any", Refusing()),
         may=lambda _command: None,
         online=nobody_knows,
+        time=cast("Any", None),
         now_us=lambda: 0,
     )
     first, second = await judge.why(undone)
