@@ -139,5 +139,6 @@ class HoldStore(Protocol):
     async def give_back(self, command_id: str, token: str) -> bool:
         """Undo a claim, of which the claimant knows that nobody got the command; whether it is held now.
 
-        Nothing that it was waiting for finds it any more. A claim with this token that comes later is void.
+        Nothing that it was waiting for finds it any more. A claim with this token that comes later is void. In a lane
+        in which only the last one waits it is CANCELLED if another one waits there by now; its waiting nodes are woken.
         """

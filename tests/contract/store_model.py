@@ -190,10 +190,19 @@ class Model:
         if row.state is S.PENDING and row.token == token:
             row.state = S.HELD
             self.values = {value: one for value, one in self.values.items() if one != identity}
-            return True
+            return not self._gives_way(row)
         if row.state is S.HELD:
             row.token = token
         return row.state is S.HELD
+
+    def _gives_way(self, row: Row) -> bool:
+        """Cancel one that waits again in a lane in which only the last one does, where that is another one."""
+        line = self._line(row.registration)
+        if row.registration.lane is None or row.registration.lane.order is not LaneOrder.LATEST or line[-1] is row:
+            return False
+        row.state, row.error = S.CANCELLED, superseded(line[-1].registration.command_id)
+        row.freed.update(one.topic for one in row.registration.expectations)
+        return True
 
     def _join(self, row: Row, new: Registration) -> Plain:
         if row.registration.fingerprint != new.fingerprint:

@@ -17,7 +17,7 @@ from app.core.identifiers import partition_of
 from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.commands import Finished, Registered
 from app.store.holds import Claimed, LaneOccupancy, Waits
-from app.store.rules import MOST_HELD_OF_LANE
+from app.store.rules import MOST_HELD_OF_LANE, superseded
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, MOMENT, Backend, answer, by_order, registration
 
@@ -184,6 +184,26 @@ async def test_of_those_that_wait_only_the_last_one_is_sent(backend: Backend, st
     assert [one.command_id for one in await store.held()] == [third.command_id]
     await store.respond(answer(first), "node-b")
     assert await claimed(store, third)
+
+
+async def test_a_claim_that_is_given_back_takes_no_place_of_one_that_came_later(
+    backend: Backend, store: StateStore
+) -> None:
+    """Nobody had got it, so what was in flight waits again, where only the last one does."""
+    first, _ = await put(store, registration(lane=LATEST, held=HOUR))
+    assert await claimed(store, first, "t1")
+    second, held = await put(store, registration(lane=LATEST, waits=HOUR))
+    assert held
+    assert not await store.give_back(first.command_id, "t1")
+    (replaced,) = await store.get([first.command_id])
+    assert replaced is not None
+    assert (replaced.state, replaced.error) == (S.CANCELLED, superseded(second.command_id))
+    assert first.command_id in [outcome and outcome.command_id for _, outcome in await backend.woken()]
+    assert not await store.give_back(first.command_id, "t1")  # the first reply was lost
+    assert [one.command_id for one in await store.held()] == [second.command_id]
+    assert await store.lane_now("dock-1", LATEST) == LaneOccupancy(0, (second.command_id,))
+    assert await claimed(store, second, "t2")
+    assert await store.give_back(second.command_id, "t2"), "it is the last one"
 
 
 async def test_who_is_refused_takes_nobodys_place(store: StateStore) -> None:

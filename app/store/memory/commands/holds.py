@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from app.core.commands.command import CommandState, WaitReason
@@ -15,10 +15,11 @@ from app.store.rules import LANE_LOOK, marked_by, micros
 
 
 class MemoryHolds:
-    """The held commands of the table."""
+    """The held commands of the table. `give_way` cancels one that waits, as that with such an id came after it."""
 
-    def __init__(self, table: CommandTable) -> None:
+    def __init__(self, table: CommandTable, give_way: Callable[[Record, str], None]) -> None:
         self._table = table
+        self._give_way = give_way
 
     async def held(self) -> Sequence[HeldEntry]:
         self._table.forget_expired()
@@ -92,17 +93,23 @@ class MemoryHolds:
             return False
         if record.held:
             record.claim = token
-        elif record.command.state is CommandState.PENDING and record.claim == token:
-            hold = record.command.hold
-            latest = hold.until + micros(hold.timeout)
-            given_back = replace(hold, given_back_at=self._table.now())
-            record.command = replace(record.command, state=CommandState.HELD, deadline=latest, hold=given_back)
-            self._table.indexes.give_back(record.registration)
-            self._table.expire(record, latest)
-        else:
+            self._table.has_changed(record)
+            return True
+        if record.command.state is not CommandState.PENDING or record.claim != token:
             return False
+        hold, registration = record.command.hold, record.registration
+        latest = hold.until + micros(hold.timeout)
+        given_back = replace(hold, given_back_at=self._table.now())
+        record.command = replace(record.command, state=CommandState.HELD, deadline=latest, hold=given_back)
+        self._table.indexes.give_back(registration)
+        self._table.expire(record, latest)
         self._table.has_changed(record)
-        return True
+        if registration.lane is None or registration.lane.order is not LaneOrder.LATEST:
+            return True
+        last = self._table.line(registration)[-1]
+        if last is not record:
+            self._give_way(record, last.command.id)
+        return last is record
 
 
 def begin_flight(table: CommandTable, record: Record, home: str) -> None:

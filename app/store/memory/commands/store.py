@@ -6,6 +6,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
+from app.core.commands.command import CommandState
 from app.core.memory import RECORDS_BYTES
 from app.runtime.telemetry import Fill
 from app.store.memory.commands.echo_states import MemoryEchoStates
@@ -13,8 +14,9 @@ from app.store.memory.commands.history import MemoryCommandHistory
 from app.store.memory.commands.holds import MemoryHolds
 from app.store.memory.commands.questions import MemoryQuestionTurns
 from app.store.memory.commands.reader import MemoryCommandReader
-from app.store.memory.commands.records import Changed, CommandTable, nobody
+from app.store.memory.commands.records import Changed, CommandTable, Record, nobody
 from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
+from app.store.rules import superseded
 
 
 class MemoryStateStore(
@@ -43,9 +45,12 @@ class MemoryStateStore(
         MemoryCommandReader.__init__(self, table)
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)
-        MemoryHolds.__init__(self, table)
+        MemoryHolds.__init__(self, table, self._cancel_for)
         MemoryQuestionTurns.__init__(self, table)
         self.states: Final = MemoryEchoStates(table)
+
+    def _cancel_for(self, record: Record, later: str) -> None:
+        self._settle(record, CommandState.CANCELLED, None, superseded(later), "")
 
     @property
     def table(self) -> CommandTable:

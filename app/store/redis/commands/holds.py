@@ -19,7 +19,7 @@ from app.store.redis.commands import records
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
 from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_PASS_ON, HOLD_RESUME
 from app.store.redis.driver.unreadable import Unreadable
-from app.store.rules import MOST_HELD_OF_PARTITION, busy, marked_by, micros
+from app.store.rules import MOST_HELD_OF_PARTITION, busy, marked_by, micros, superseded
 
 _BUSY: Final = "the device of the command"
 _NOTE_MS: Final = 600_000
@@ -93,7 +93,7 @@ class RedisHolds:
         )
 
     async def give_back(self, command_id: str, token: str) -> bool:
-        held = bool(await self._lanes.run(HOLD_GIVE_BACK, _keys(command_id), command_id, token))
+        held = bool(await self._lanes.run(HOLD_GIVE_BACK, _keys(command_id), command_id, token, superseded("*")))
         if held:
             await note_held(self._lanes, f"{command_id} {token}")
         return held

@@ -2,10 +2,12 @@
 -- Uses clock, keys, lines, lives, match, record.
 --
 -- KEYS  1 record  2 due  3 list
--- ARGV  1 command id  2 token of the claim
+-- ARGV  1 command id  2 token of the claim  3 error of what another one came after, in a lane in which only the last
+--       one waits; in place of that one's id it has a *
 -- Reply 1 when it is held, else 0
 -- Writes record and mqtt:held; removes it from due, topics and correlations, so that no response finds it by those.
--- Repeated: it is held. A claim with this token that is still under way is void.
+-- Where another one waits in its place by now, it is cancelled, and all its nodes are told.
+-- Repeated: it is held, or has ended. A claim with this token that is still under way is void.
 
 local id, record = ARGV[1], KEYS[1]
 local found = read(id, 'state', 'about', 'hold', 'claim', 'approval')
@@ -40,9 +42,15 @@ redis.call('HSET', record, 'state', 'held', 'about', table.concat({created, micr
 redis.call('PEXPIREAT', record, at_ms)
 redis.call('ZADD', HELD, ends, held_member(id, match))
 live_until(HELD, now, at_ms)
-if match.lane then
-  redis.call('ZADD', line_of(match.lane), string.match(approval or '', '^%d+ (%d+)') or created, id)
-  live_until(line_of(match.lane), now, at_ms)
-end
 live_until(KEYS[3], now, at_ms)
+local lane = match.lane
+if lane then
+  redis.call('ZADD', line_of(lane), string.match(approval or '', '^%d+ (%d+)') or created, id)
+  live_until(line_of(lane), now, at_ms)
+  local last = lane.order == 'l' and redis.call('ZRANGE', line_of(lane), -1, -1)[1] or id
+  if last ~= id then
+    supersede(now, id, (string.gsub(ARGV[3], '%*', last)), KEYS[2], KEYS[3])
+    return 0
+  end
+end
 return 1
