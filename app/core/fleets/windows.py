@@ -54,9 +54,12 @@ class RunWindow:
         """Return whether an instant is in it."""
         return self._until(at, opens=False) != 0
 
+    def _wall(self, at: int) -> datetime:
+        return (_EPOCH + timedelta(microseconds=at)).astimezone(read_zone("zone", self.zone))
+
     def _until(self, at: int, *, opens: bool) -> int:
         """The minutes on the wall until it opens or closes; 0 where it is so."""
-        now = (_EPOCH + timedelta(microseconds=at)).astimezone(read_zone("zone", self.zone))
+        now = self._wall(at)
         minute = now.weekday() * _DAY + now.hour * 60 + now.minute
         size = self.length // timedelta(minutes=1)
         past = [(minute - day * _DAY - self.begin) % _WEEK for day in self.days]
@@ -72,10 +75,20 @@ class RunWindow:
             left = self._until(found, opens=opens)
             if left == 0:
                 return found
-            found += _MINUTE_US * (left - _CHANGE if left > _CHANGE else 1)
+            found += _MINUTE_US * self._passed_over(found, left)
             if found - at > _LOOKED * _MINUTE_US:
                 break
         return None
+
+    def _passed_over(self, at: int, left: int) -> int:
+        """Return how many minutes need no look, of those that are left until it opens or closes on the wall.
+
+        All of them where no clock changes within them: there are no two changes within a day.
+        """
+        day = min(left, _DAY)
+        if self._wall(at).utcoffset() == self._wall(at + day * _MINUTE_US).utcoffset():
+            return day
+        return left - _CHANGE if left > _CHANGE else 1
 
 
 def is_open(windows: Sequence[RunWindow], at: int) -> bool:

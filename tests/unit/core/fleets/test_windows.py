@@ -11,6 +11,7 @@ import pytest
 
 from app.core.errors import InvalidInputError
 from app.core.fleets.windows import DAYS, check_windows, closes_at, is_open, opens_at, read_windows
+from app.core.zones import read_zone
 
 MINUTE = 60_000_000
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca")
@@ -81,6 +82,21 @@ def test_what_is_always_open_never_closes_and_none_is_always_open() -> None:
     assert is_open((), at)
     assert closes_at((), at) is None
     assert opens_at((), at) is None
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_it_takes_few_looks_at_the_wall_to_find_what_is_weeks_away(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    """A driver asks for each few of its commands, and everybody else waits meanwhile."""
+    looks = []
+
+    def counted(field: str, name: str) -> ZoneInfo:
+        looks.append(name)
+        return read_zone(field, name)
+
+    monkeypatch.setattr("app.core.fleets.windows.read_zone", counted)
+    always = read_windows([{"from": "00:00", "to": "24:00", "zone": zone}])
+    assert closes_at(always, micros("2026-06-01T12:00")) is None
+    assert len(looks) < 100
 
 
 @pytest.mark.parametrize(
