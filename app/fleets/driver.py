@@ -65,6 +65,7 @@ SEEN_US: Final = 10_000_000
 ABANDONED_US: Final = 10_000_000
 """After so long no driver before this one registers a command any more: all know that the run is over."""
 MOST_SAID: Final = 200
+"""Characters of a message, and of a code, that the result of a target keeps: there may be 100,000 of them."""
 NOT_ALLOWED: Final = "not_allowed_any_more"
 _AWAY: Final = "it was away until its hold was over"
 _ABORTED: Final = TargetMark.CANCELLED, "run_aborted", "the run was aborted; it was not sent"
@@ -232,7 +233,7 @@ class RunDriver:
         mark = mark_of(outcome.state, _code(outcome))
         error = {} if outcome.error is None else orjson.loads(outcome.error)
         said = _UNKNOWN if mark is TargetMark.UNKNOWN else str(error.get("message") or "")
-        self._end(known, index, mark, now, _code(outcome), said, outcome.finished_at)
+        self._end(known, index, mark, now, _in_short(_code(outcome)), said, outcome.finished_at)
 
     def _end(
         self, known: KnownRun, index: int, mark: TargetMark, now: int, code: object, said: str, at: int | None = None
@@ -378,3 +379,9 @@ def _is_over(known: KnownRun, now: int) -> bool:
 def _code(outcome: Outcome) -> object:
     error = None if outcome.error is None else orjson.loads(outcome.error)
     return error.get("code") if isinstance(error, dict) else None
+
+
+def _in_short(code: object) -> object:
+    """Return the code itself, or the beginning of its text where a device has made a long one."""
+    text = code if isinstance(code, str) else orjson.dumps(code).decode()
+    return code if len(text) <= MOST_SAID else text[:MOST_SAID]

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
+from app.core.commands.command import CommandState
+from app.core.commands.faults import fault
 from app.core.fleets.marks import TargetMark
+from app.core.payload import JsonValue
 from app.fleets.administration import FleetAdministrator
+from app.fleets.driver import MOST_SAID
 from tests.unit.fleets.driver_world import World, cancelled, rounds, world_of
 
 
@@ -36,3 +42,24 @@ async def test_a_target_that_ends_while_it_is_read_is_shown_as_it_was() -> None:
     assert [(one.mark, [*one.result]) for one in rows] == [(TargetMark.HANDED, [])] * 2
     rows = await shown.all_targets(await world.known(), None, everything)
     assert [(one.mark, [*one.result][1:]) for one in rows] == [(TargetMark.CANCELLED, ["x", "no"])] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    [
+        (42, 42),
+        ({"why": ["no", None]}, {"why": ["no", None]}),
+        ("x" * 10_000, "x" * MOST_SAID),
+        (["x" * 10_000], '["' + "x" * (MOST_SAID - 2)),
+    ],
+    ids=["number", "object", "long", "long-list"],
+)
+async def test_of_what_a_device_calls_its_fault_a_result_keeps_no_more_than_a_line(code: JsonValue, kept: object) -> None:
+    world = await world_of(1)
+    driver = await world.driver()
+    await rounds(driver, world)
+    (entry,) = await world.store.held()
+    await world.store.finish(entry.command_id, CommandState.CANCELLED, "node-a", fault(code, "y" * 10_000))
+    await rounds(driver, world)
+    (row,) = await administrator(world).all_targets(await world.known(), None, everything)
+    assert [*row.result][1:] == [kept, "y" * MOST_SAID]
