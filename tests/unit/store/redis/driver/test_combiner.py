@@ -169,6 +169,23 @@ async def test_F32_who_is_under_way_when_redis_dies_is_told_as_soon_as_who_comes
             assert await patient == "patient"
 
 
+async def test_F32_a_redis_that_has_answered_by_the_time_its_pulse_is_felt_is_not_silent() -> None:
+    with RedisProcess() as server:
+        async with combining(server.url, PATIENT) as (combiner, counters):
+            (lane,) = combiner._lanes
+            server.pause()
+            under_way = asyncio.create_task(echo(combiner, "under way"))
+            await eventually(lambda: lane.asked_at)
+            asked_at = lane.asked_at
+            server.resume()
+            await under_way
+            server.kill()
+            assert asked_at is not None
+            await combiner._feel(lane, asked_at)
+            assert not lane.silent
+            assert counters["store.silent"] == 0
+
+
 async def test_F32_a_frozen_redis_is_known_to_be_away_before_its_connection_is_given_up(
     redis_server: RedisProcess,
 ) -> None:
