@@ -14,7 +14,7 @@ from app.core.events.event import Event
 from app.core.queues.loans import LoanToken, SettleHow, micros_of
 from app.core.queues.model import DeclaredQueue
 from app.core.webhooks.endpoints import Endpoint
-from app.core.webhooks.schedule import Reply
+from app.core.webhooks.schedule import GIVEN_UP_AFTER, Reply
 from app.queues.plane import QueuePlane, TokenSettlement
 from app.queues.taker import QueueMessage
 from app.webhooks.parcels import HOLD, ClaimedParcels, Parcel
@@ -36,6 +36,8 @@ MOST_FAILING: Final = 1_000
 class _Standing:
     """An endpoint that has failed, and not succeeded since. Instants in s, on the clock that only goes forward."""
 
+    url: str
+    """The receiver that failed: another one has not."""
     since: float
     pause: float
     until: float
@@ -59,7 +61,7 @@ class QueueParcels:
     async def claim(self, endpoint: Endpoint, most: int) -> ClaimedParcels:
         """See ParcelSource. QueueNotFoundError while there is no such queue."""
         del most  # one batch after the other: the lane asks again at once
-        failing = self._failing.get(endpoint.id)
+        failing = self._standing(endpoint)
         if failing is not None and self._clock.monotonic() < failing.until:
             return ClaimedParcels((), more=False)
         queue = await self._queues.find(endpoint.tenant, endpoint.queue)
@@ -92,16 +94,26 @@ class QueueParcels:
         if reply.delivered:
             self._failing.pop(endpoint.id, None)
             return 0
-        now, known = self._clock.monotonic(), self._failing.get(endpoint.id)
+        now, known = self._clock.monotonic(), self._standing(endpoint)
         if known is None:
             if len(self._failing) >= MOST_FAILING:  # most of them were deleted
                 self._failing.clear()
-            self._failing[endpoint.id] = _Standing(now, FIRST_PAUSE, now + FIRST_PAUSE)
+            self._failing[endpoint.id] = _Standing(endpoint.url, now, FIRST_PAUSE, now + FIRST_PAUSE)
             return 0
         if known.tried:  # else it was sent before the first failure was known
             known.tried, known.pause = False, min(2 * known.pause, LONGEST_PAUSE)
             known.until = now + known.pause
-        return round((now - known.since) * 1_000_000)
+        failing = round((now - known.since) * 1_000_000)
+        if failing >= GIVEN_UP_AFTER:  # it is disabled; whoever enables it again wants to have it tried anew
+            del self._failing[endpoint.id]
+        return failing
+
+    def _standing(self, endpoint: Endpoint) -> _Standing | None:
+        known = self._failing.get(endpoint.id)
+        if known is not None and known.url != endpoint.url:
+            del self._failing[endpoint.id]
+            return None
+        return known
 
     def _cloud_event(self, queue: DeclaredQueue, message: QueueMessage) -> bytes:
         token, event = message.token, message.event

@@ -245,7 +245,9 @@ class QueueTaker:
         """One look at all sources that are not known to be dry, for all of them; who was lent nothing waits on."""
         waiting = [one for one in asked if not one.answer.done()]
         sources = self._sources.of(queue)
-        if not queue.options.single:  # of a queue for one consumer, the first source decides who that is
+        if queue.options.single:  # the first source decides who it is: one that the queue has whatever its routes
+            sources = [sources[-1], *sources[:-1]]
+        else:
             desk.first = (desk.first + 1) % len(sources)
             sources = [one for one in (*sources[desk.first :], *sources[: desk.first]) if one not in desk.dry]
         try:

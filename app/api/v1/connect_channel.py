@@ -47,7 +47,6 @@ class ConnectChannel:
         self.name: Final = queue.name
         self.loans: Final = ChannelLoans(queue.options.loan.total_seconds(), prefetch)
         self._queue_id = queue.id
-        self._loan = micros_of(queue.options.loan)
         self._plane = plane
         self._clock = clock
         self._send = send
@@ -70,6 +69,7 @@ class ConnectChannel:
                 continue
             if messages:
                 if not self._auto:
+                    self._queue()  # by whose loan these were lent, though it was changed while this waited
                     self.loans.lend((one.token for one in messages), self._clock.monotonic())
                     changed()
                 body = b",".join(map(message_json, messages))
@@ -112,8 +112,9 @@ class ConnectChannel:
     async def _say(self, tokens: list[LoanToken], how: SettleHow) -> list[LoanToken]:
         if not tokens:
             return []
-        amount = self._loan if how is SettleHow.EXTEND else -1
-        return await self._plane.settle(self._queue(), [TokenSettlement(one, how, amount) for one in tokens])
+        queue = self._queue()
+        amount = micros_of(queue.options.loan) if how is SettleHow.EXTEND else -1
+        return await self._plane.settle(queue, [TokenSettlement(one, how, amount) for one in tokens])
 
     async def _take(self) -> list[QueueMessage]:
         most = min(self.loans.credit, models.MOST_TAKEN)
@@ -133,10 +134,11 @@ class ConnectChannel:
             self._taking = None
 
     def _queue(self) -> DeclaredQueue:
-        """The queue as it is declared now."""
+        """The queue as it is declared now; by its loan the channel keeps what it is lent from now on."""
         queue = self._plane.book.by_id(self._queue_id)
         if queue is None:
             raise QueueNotFoundError(f"the queue {self.name!a} was deleted")
+        self.loans.loan = queue.options.loan.total_seconds()
         return queue
 
 

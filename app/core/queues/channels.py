@@ -46,7 +46,8 @@ class ChannelLoans:
     def __init__(self, loan: float, prefetch: int) -> None:
         self.prefetch = prefetch
         """None are lent while it is 0."""
-        self._loan: Final = loan
+        self.loan = loan
+        """For how long the queue lends, which can be changed: what was lent before stands as it was lent."""
         self._loans: dict[_LoanKey, _LoanOnChannel] = {}
 
     def __len__(self) -> int:
@@ -64,9 +65,9 @@ class ChannelLoans:
                 _key(token),
                 _LoanOnChannel(
                     token.shard,
-                    runs_out=now + self._loan,
-                    extend_at=now + self._loan / 2,
-                    kept_until=now + max(LOANS_KEPT * self._loan, KEPT_SECONDS),
+                    runs_out=now + self.loan,
+                    extend_at=now + self.loan / 2,
+                    kept_until=now + max(LOANS_KEPT * self.loan, KEPT_SECONDS),
                 ),
             )
             loan.indexes.add(token.index)
@@ -90,8 +91,8 @@ class ChannelLoans:
             if now >= loan.runs_out:
                 del self._loans[key]
             elif now >= loan.extend_at:
-                loan.extend_at = now + self._loan / 4  # again soon, unless it succeeds
-                if now + self._loan <= loan.kept_until:
+                loan.extend_at = now + self.loan / 4  # again soon, unless it succeeds
+                if now + self.loan <= loan.kept_until:
                     found.append(_token(key, loan, min(loan.indexes)))
         return found
 
@@ -99,8 +100,8 @@ class ChannelLoans:
         """A loan was extended from this moment on."""
         loan = self._loans.get(_key(token))
         if loan is not None:
-            loan.runs_out = max(loan.runs_out, now + self._loan)
-            loan.extend_at = now + self._loan / 2
+            loan.runs_out = max(loan.runs_out, now + self.loan)
+            loan.extend_at = now + self.loan / 2
 
     def next_due(self) -> float | None:
         """The moment at which `due` is to be asked again; None while nothing is lent."""

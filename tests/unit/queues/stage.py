@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -37,11 +38,12 @@ class QueueStage:
     hinted = False
     """The log tells that something came, and nobody looks at it all the time."""
     shards = 1
+    databases: Sequence[str] = ("events",)
 
     def __init__(self, **options: Any) -> None:
         self.clock = ManualClock()
         self.counters = Counter[str]()
-        self.plan = Plan([NamedDatabase("events", timedelta(days=1))], [], self.shards)
+        self.plan = Plan([NamedDatabase(one, timedelta(days=1)) for one in self.databases], [], self.shards)
         self.log = MemoryEventLog(self.plan.databases, self.clock)
         lives = count(1)
         self.store = MemoryQueues(self.clock, lambda: f"{next(lives):08x}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from app.core.events.event import Entry, Event, Shard
 from app.core.queues.loans import LoanToken, SettleHow
 from app.core.queues.model import DeclaredQueue, QueueOptions
 from app.core.webhooks.endpoints import Endpoint
-from app.core.webhooks.schedule import Reply
+from app.core.webhooks.schedule import GIVEN_UP_AFTER, Reply
 from app.queues.plane import QueuePlane, TokenSettlement
 from app.queues.pusher import LONGEST_PAUSE, QueueParcels
 from app.queues.taker import QueueMessage
@@ -117,6 +118,26 @@ async def test_it_says_for_how_long_it_has_done_nothing_but_fail() -> None:
     assert await attempt(parcels, endpoint, BROKEN) == 0
     clock.advance(72 * 3600)
     assert await attempt(parcels, endpoint, Reply(None, "refused")) == 72 * 3600 * 1_000_000
+
+
+async def test_a_receiver_that_was_given_another_url_is_tried_at_once() -> None:
+    queues, parcels, clock, endpoint = staged()
+    for _ in range(4):
+        await attempt(parcels, endpoint, Reply(301))
+        clock.advance(LONGEST_PAUSE)
+    await attempt(parcels, endpoint, Reply(301))
+    moved = replace(endpoint, url="https://moved.example")
+    assert await attempt(parcels, moved, BROKEN) == 0, "this one has failed for no time at all"
+    assert queues.asked[-1] == endpoint.batch
+
+
+async def test_a_receiver_that_is_enabled_again_is_not_disabled_at_its_first_failure() -> None:
+    _, parcels, clock, endpoint = staged()
+    await attempt(parcels, endpoint, BROKEN)
+    clock.advance(72 * 3600)
+    assert await attempt(parcels, endpoint, BROKEN) == GIVEN_UP_AFTER
+    clock.advance(3600)
+    assert await attempt(parcels, endpoint, BROKEN) == 0
 
 
 async def test_a_loan_that_is_shorter_than_an_attempt_is_made_longer() -> None:

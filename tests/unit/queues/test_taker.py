@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from app.core.events.event import Entry, Position, Shard
 from app.core.events.reading import Picked
 from app.core.queues.hints import ANY_QUEUE, QueueHint, hint_text, hints_of, read_hints
 from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
+from app.core.queues.model import TopicRoute
 from app.queues import taker
 from app.queues.originals import Originals
 from app.queues.plane import QueuePlane
@@ -207,6 +209,32 @@ async def test_a_hint_that_comes_while_its_source_is_asked_is_not_lost() -> None
         stage.watched.open.set()
         assert len(await taking) == 1
         assert stage.watched.asked == [stage.source] * 2
+
+
+async def test_a_queue_for_one_consumer_stays_with_it_when_it_gets_a_route_of_another_database() -> None:
+    class TwoDatabases(QueueStage):
+        databases = ("events", "alarms")
+
+    stage = TwoDatabases(single=True)
+    taker = stage.new_taker()
+
+    async def say(database: str) -> None:
+        position = await stage.log.append(Shard(database, 0), [Entry("alarm", b"1")])
+        source, groups = QueueSource(stage.queue.id, Shard(database, 0)), grouped([Reference(position)])
+        await stage.store.feed(source, 0, 0, position, groups, 10)
+
+    async def taken(consumer: str) -> list[str]:
+        return [one.database for one in await taker.take(stage.queue, 10, consumer, 0, 1000)]
+
+    await stage.store.feed(stage.sources.dead(stage.queue), 0, 0, 0, (), 0)
+    await say("events")
+    assert await taken("w1") == ["events"]
+    options = replace(stage.queue.options, routes=(TopicRoute("alarms", "alarm"), *stage.queue.options.routes))
+    stage.queue = replace(stage.queue, options=options)
+    await say("alarms")
+    assert await taken("w2") == [], "w1 works on what it has, and asks again"
+    assert await taken("w1") == ["alarms"]
+    await taker.close()
 
 
 class AwayLog(MemoryEventLog):
