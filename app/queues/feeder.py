@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -48,10 +48,19 @@ MOST_REFERENCES: Final = 8 * 128
 _log = structlog.get_logger(__name__)
 
 
-class QueueFeeder:
-    """`mine` tells whether a shard falls to this node; `queues` gives all queues that are declared and can be read.
+class KnownQueues(Protocol):
+    """The queues that are declared, as the node knows them."""
 
-    A queue that a later version has changed may be none of these, and is not gone: its windows are left as they are.
+    @property
+    def all(self) -> Sequence[DeclaredQueue]:
+        """All that this version can read."""
+
+    def is_gone(self, queue_id: str) -> bool:
+        """True if no queue has this id, not even one that this version cannot read: of that, windows are left alone."""
+
+
+class QueueFeeder:
+    """`mine` tells whether a shard falls to this node.
 
     A log that is `hinted` tells that something came. Then nothing but hints, and a look now and then for those that are
     lost, is needed while nothing comes.
@@ -65,8 +74,7 @@ class QueueFeeder:
         store: QueueStore,
         sources: QueueSources,
         originals: Originals,
-        queues: Callable[[], Sequence[DeclaredQueue]],
-        is_gone: Callable[[str], bool],
+        book: KnownQueues,
         mine: Callable[[Shard], bool],
         hinted: bool,
         clock: Clock,
@@ -78,8 +86,7 @@ class QueueFeeder:
         self._store = store
         self._sources = sources
         self._originals = originals
-        self._queues = queues
-        self._is_gone = is_gone
+        self._book = book
         self._mine = mine
         self._clock = clock
         self._counters = counters
@@ -175,14 +182,14 @@ class QueueFeeder:
     def _read_book(self, shards: Sequence[Shard]) -> Collection[DeclaredQueue]:
         """Return the queues of which sources may be new here: of a thousand, those that are others than before."""
         self._changed = False
-        before, self._by_id = self._by_id, {one.id: one for one in self._queues()}
+        before, self._by_id = self._by_id, {one.id: one for one in self._book.all}
         left = [one for one in before.values() if self._by_id.get(one.id) is not one]  # changed, moved or deleted
         come = [one for one in self._by_id.values() if before.get(one.id) is not one]
         for queues, change in ((left, self._tree.remove), (come, self._tree.add)):
             for queue in queues:
                 for pattern in patterns_of(self._database, queue):
                     change(pattern, queue.id)
-        deleted = (queue for queue in left if queue.id not in self._by_id and self._is_gone(queue.id))
+        deleted = (queue for queue in left if queue.id not in self._by_id and self._book.is_gone(queue.id))
         self._gone += (source for queue in deleted for source in self._sources.of(queue) if source.shard in shards)
         for feed in self._feeds.values():
             feed.forget({one.id for one in left})

@@ -28,6 +28,7 @@ from app.kernel import Kernel
 from app.plane import Plane
 from app.queues.book import QueueBook
 from app.queues.burials import Burials
+from app.queues.chores import QueueChores
 from app.queues.exchange_publisher import ExchangePublisher
 from app.queues.feeder import QueueFeeder
 from app.queues.gauges import QueueGauges
@@ -79,27 +80,23 @@ class QueuePlane:
         book: QueueBook,
         sources: QueueSources,
         feeders: Sequence[QueueFeeder],
-        burials: Burials,
         taker: QueueTaker,
         settler: Settler,
         shares: QueueShares,
         publisher: ExchangePublisher,
-        gauges: QueueGauges,
         moves: QueueMoves,
-        unused: UnusedQueues,
+        chores: QueueChores,
     ) -> None:
         self.book: Final = book
         self._publisher = publisher
         self._store = store
         self._sources = sources
         self._feeders = feeders
-        self._burials = burials
         self._taker = taker
         self._settler = settler
         self._shares = shares
-        self._gauges = gauges
         self._moves = moves
-        self._unused = unused
+        self._chores = chores
         self._open = False
         self._told = asyncio.Event()
         """Somebody has changed what is declared."""
@@ -110,7 +107,9 @@ class QueuePlane:
     @property
     def plane(self) -> Plane:
         """All of it, as one life."""
-        service = Service("queues", self._run, close=self._close, fills=self._fills, gauges=lambda: tuple(self._gauges))
+        service = Service(
+            "queues", self._run, close=self._close, fills=self._fills, gauges=lambda: tuple(self._chores.gauges)
+        )
         return Plane(name="queues", services=[service])
 
     async def find(self, tenant: str, name: str) -> DeclaredQueue:
@@ -286,14 +285,14 @@ class QueuePlane:
         await self.book.refresh()
         await self._shares.refresh()
         if looks % GAUGE_LOOKS == 1:
-            await self._gauges.look(self.book.all, await self._store.now())
+            await self._chores.gauges.look(self.book.all, await self._store.now())
         if not self.book.all:
             return
         if looks % UNUSED_LOOKS == 0:
-            for queue in await self._unused.look(self.book.all):
+            for queue in await self._chores.unused.look(self.book.all):
                 _log.info("queue_ended", queue=queue.name, tenant=queue.tenant, reason="nobody took from it")
                 await self.delete(queue, if_empty=False)
-        await self._burials.bury_all(self._shares.shards())
+        await self._chores.burials.bury_all(self._shares.shards())
 
     async def _close(self) -> None:
         self._open = False
@@ -363,8 +362,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
             store=store,
             sources=sources,
             originals=originals,
-            queues=lambda: book.all,
-            is_gone=book.is_gone,
+            book=book,
             mine=shares.mine,
             hinted=engine.queues.hinted,
             clock=kernel.clock,
@@ -386,21 +384,22 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
     )
     missed = MissedEvents(log=log, store=store, sources=sources, queues=lambda: book.all, counters=counters)
     events.keeper.dropping.append(missed.count)
-    gauges = QueueGauges(store, sources, lambda queue: shares.mine_by_name(queue.id), counters)
+
+    def mine(queue: DeclaredQueue) -> bool:
+        return shares.mine_by_name(queue.id)
+
+    gauges = QueueGauges(store, sources, mine, counters)
+    unused = UnusedQueues(store=store, sources=sources, mine=mine, clock=kernel.clock)
     burials = Burials(log=log, store=store, sources=sources, originals=originals, book=book, counters=counters)
     return QueuePlane(
         store=store,
         book=book,
         sources=sources,
         feeders=feeders,
-        burials=burials,
         taker=taker,
         settler=settler,
         shares=shares,
         publisher=ExchangePublisher(book, events.publisher, store.now),
-        gauges=gauges,
         moves=QueueMoves(log=log, store=store, sources=sources, book=book),
-        unused=UnusedQueues(
-            store=store, sources=sources, mine=lambda queue: shares.mine_by_name(queue.id), clock=kernel.clock
-        ),
+        chores=QueueChores(burials=burials, unused=unused, gauges=gauges),
     )

@@ -103,7 +103,7 @@ class QueueStore(Protocol):
         """Return how each stands; None for one that was never fed."""
 
     async def lent_until(self, sources: Sequence[QueueSource]) -> Position:
-        """Return when the last loan in these runs out, or ran out, where nobody has looked since; 0: nothing is lent."""
+        """Return when the last loan in these runs out, or ran out, if nobody has looked since; 0: nothing is lent."""
 
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         """Forget all about them."""

@@ -317,7 +317,5 @@ def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Seque
         delivered=delivered,
         again=again,
         oldest=int.from_bytes(first[1:9]) if first else 0,
-        consumers=tuple(
-            sorted((name.decode(), int(at)) for name, at in _pairs(consumers))
-        ),
+        consumers=tuple(sorted((name.decode(), int(at)) for name, at in _pairs(consumers))),
     )

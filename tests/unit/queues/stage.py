@@ -32,6 +32,20 @@ SHARD: Final = Shard("events", 0)
 ROUTES: Final = (TopicRoute("events", "alarm"),)
 
 
+class ListedQueues:
+    """A book of these queues, without a store behind it."""
+
+    def __init__(self, queues: Sequence[DeclaredQueue]) -> None:
+        self._queues = queues
+
+    @property
+    def all(self) -> Sequence[DeclaredQueue]:
+        return self._queues
+
+    def is_gone(self, queue_id: str) -> bool:
+        return all(one.id != queue_id for one in self._queues)
+
+
 class QueueStage:
     """One queue, called alarms, which reads from the beginning."""
 
@@ -64,16 +78,12 @@ class QueueStage:
             store=self.store,
             sources=self.sources,
             originals=self.originals,
-            queues=lambda: self.queues if book is None else book.all,
-            is_gone=self._is_gone if book is None else book.is_gone,
+            book=book or ListedQueues(self.queues),
             mine=lambda _: True,
             hinted=self.hinted,
             clock=self.clock,
             counters=self.counters,
         )
-
-    def _is_gone(self, queue_id: str) -> bool:
-        return all(one.id != queue_id for one in self.queues)
 
     def new_book(self) -> QueueBook:
         return QueueBook(self.declared, ["events"], lambda: "01OTHER")

@@ -173,14 +173,12 @@ async def test_a_queue_that_is_declared_wakes_nobody_who_waits_for_others() -> N
         book=book,
         sources=stage.sources,
         feeders=[stage.feeder],
-        burials=stage.new_burials(book),
         taker=stage.taker,
         settler=stage.taker._settler,
         shares=untouched,
         publisher=untouched,
-        gauges=untouched,
         moves=untouched,
-        unused=untouched,
+        chores=untouched,
     )
     async with stage.waiting():
         await book.refresh()
