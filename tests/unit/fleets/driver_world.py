@@ -140,7 +140,10 @@ class World:
         self.epochs += 1
         holder = f"node-{self.epochs} s"
         epoch = await self.store.fleets.drive(RUN, holder, LEASE, "node-")
-        ports = DriverPorts(
+        return RunDriver(RUN, epoch, holder, self.ports())
+
+    def ports(self) -> DriverPorts:
+        return DriverPorts(
             store=self.store.fleets,
             commands=self.store,
             children=self.children,
@@ -152,7 +155,6 @@ class World:
             clock=self.clock,
             counters=self.counters,
         )
-        return RunDriver(RUN, epoch, holder, ports)
 
     async def known(self) -> KnownRun:
         record = await self.store.fleets.read(RUN)

@@ -54,7 +54,9 @@ async def test_a_target_that_ends_while_it_is_read_is_shown_as_it_was() -> None:
     ],
     ids=["number", "object", "long", "long-list"],
 )
-async def test_of_what_a_device_calls_its_fault_a_result_keeps_no_more_than_a_line(code: JsonValue, kept: object) -> None:
+async def test_of_what_a_device_calls_its_fault_a_result_keeps_no_more_than_a_line(
+    code: JsonValue, kept: object
+) -> None:
     world = await world_of(1)
     driver = await world.driver()
     await rounds(driver, world)
