@@ -67,6 +67,20 @@ class TestHold:
             await store.register(registration(held=HOUR))
         await hold(store, registration("dock-2", held=HOUR))
 
+    async def test_a_part_of_the_store_has_so_many_at_most(
+        self, store: StateStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in ("memory.commands.writer", "redis.commands.register"):
+            monkeypatch.setattr(f"app.store.{module}.MOST_HELD_OF_PARTITION", 2)
+        numbered = (f"dock-{number}" for number in range(2, 10_000))
+        beside = [one for one in numbered if partition_of(one) == partition_of("dock-1")]
+        await hold(store, registration(beside[0], held=HOUR))
+        claimed = await hold(store, registration(beside[0], held=HOUR))
+        with pytest.raises(TooManyHeldError, match="those that share its part of the store"):
+            await store.register(registration("dock-1", held=HOUR))
+        assert isinstance(await store.claim(claimed.command_id, "node-a", "t1"), Claimed)
+        await hold(store, registration("dock-1", held=HOUR))
+
     async def test_cancelled_it_is_claimed_by_nobody_and_leaves_nothing(
         self, backend: Backend, store: StateStore
     ) -> None:
