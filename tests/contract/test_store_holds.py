@@ -81,6 +81,18 @@ class TestHold:
         assert isinstance(await store.claim(claimed.command_id, "node-a", "t1"), Claimed)
         await hold(store, registration("dock-1", held=HOUR))
 
+    async def test_whose_claim_was_undone_is_known_also_where_there_is_no_room(
+        self, store: StateStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else nobody would look for its device until others have gone."""
+        for module in ("memory.commands.writer", "redis.commands.register", "redis.commands.holds"):
+            monkeypatch.setattr(f"app.store.{module}.MOST_HELD_OF_PARTITION", 1)
+        first = await hold(store, registration(held=2 * HOUR))
+        assert isinstance(await store.claim(first.command_id, "node-a", "t1"), Claimed)
+        second = await hold(store, registration(held=HOUR))
+        assert await store.give_back(first.command_id, "t1")
+        assert {one.command_id for one in await store.held()} == {first.command_id, second.command_id}
+
     async def test_cancelled_it_is_claimed_by_nobody_and_leaves_nothing(
         self, backend: Backend, store: StateStore
     ) -> None:

@@ -36,7 +36,7 @@ class RedisHolds:
     async def held(self) -> Sequence[HeldEntry]:
         found: list[HeldEntry] = []
         for first in range(0, PARTITIONS, LIST_BATCH):
-            last = MOST_HELD_OF_PARTITION - 1
+            last = 2 * MOST_HELD_OF_PARTITION - 1  # those whose claim was undone come back, also where there is no room
             some = range(first, min(first + LIST_BATCH, PARTITIONS))
             replies = await self._lanes.call_for_list(
                 [("ZRANGE", keys.held(one), 0, last, "WITHSCORES") for one in some]
