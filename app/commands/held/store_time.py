@@ -1,7 +1,7 @@
 """The time by the store's clock, as this node can tell it between two readings.
 
-What waits is judged in the store by its clock. A node that compared the store's instants with its own clock would try
-too late, or again and again too early, by as much as both differ.
+Held commands are judged in the store by its clock. A node that compared the store's instants with its own clock would
+try too late, or again and again too early, by as much as both differ.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ async def test_c120_what_a_dead_node_drove_is_taken_when_its_will_tells(world: W
 
 
 async def test_a_word_of_a_death_counts_no_longer_than_a_lease(world: World, join: Join) -> None:
-    """Whoever has come back under its name since is alive."""
+    """A node that has come back under its name since is alive."""
     owner, other = join(OWNER), join(OTHER)
     owner.gone(OTHER)
     world.clock.now += LEASE.total_seconds() + 0.1

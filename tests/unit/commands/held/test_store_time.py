@@ -1,4 +1,4 @@
-"""What waits goes by the store's clock, and not by that of the node that looks at it."""
+"""Commands wait by the store's clock, and not by that of the node that looks at them."""
 
 from __future__ import annotations
 
