@@ -61,6 +61,7 @@ def open_held(
             admission=way.admission,
             waiters=waiters,
             drainer=drainer,
+            expirer=way.expirer,
             all_know=kernel.cluster.all_know,
             observers=observed.observers,
             clock=kernel.clock,

@@ -173,7 +173,8 @@ class CommandWriter(Protocol):
 
         When it has an outcome already, that one is returned with `won` false. CommandNotFoundError when there is none.
         IllegalTransitionError when its state does not allow this end: what was acknowledged is not UNSENT, nor is what
-        another node than `finisher` has marked as its own to send. With `only_held`, nothing but what is held is ended.
+        another node than `finisher` has marked as its own to send, or has claimed. With `only_held`, nothing but what
+        is held is ended.
         """
 
     async def confirm(self, command_id: str, finding: ProbeFinding, finder: str) -> Finished:

@@ -112,6 +112,16 @@ class TestHold:
         assert (await state_of(store, second.command_id)).state is S.PENDING
         assert (await store.finish(second.command_id, S.CANCELLED, "node-b")).won
 
+    async def test_what_a_node_has_claimed_is_unsent_by_its_word_alone(self, store: StateStore) -> None:
+        first, second = [await hold(store, registration(held=HOUR)) for _ in range(2)]
+        for one in (first, second):
+            assert isinstance(await store.claim(one.command_id, "node-b", "t1"), Claimed)
+        with pytest.raises(IllegalTransitionError, match="that is pending cannot be unsent"):
+            await store.finish(first.command_id, S.UNSENT, "node-a")  # it has registered it, and got no reply
+        assert (await store.finish(first.command_id, S.UNSENT, "node-b")).won
+        assert await store.give_back(second.command_id, "t1")
+        assert (await store.finish(second.command_id, S.UNSENT, "node-a")).won  # nobody has it
+
     async def test_held_to_the_end_it_is_unsent_and_its_key_is_free(self, backend: Backend, store: StateStore) -> None:
         wanted = await hold(store, registration(held=MOMENT, key="k", retention=MINUTE))
         await backend.advance(MOMENT * 2)

@@ -25,6 +25,8 @@ from app.store.rules import NO_RESPONSE
 RETRY_SECONDS = 0.5
 PATIENCE_SECONDS = 1.0
 """Callers whose command is past its deadline for so long, while the store is away, wait no longer."""
+DISOWNED_SECONDS: Final = 1.0
+"""The time after which the store carries out no registration any more that its caller has given up."""
 BATCH = 500
 
 
@@ -36,6 +38,7 @@ class _Due(NamedTuple):
     kept_at: float = 0.0
     since: float | None = None
     """When it was due first, where the store was away then."""
+    only_held: bool = False
 
 
 class Expirer:
@@ -63,14 +66,22 @@ class Expirer:
         self._node_id = node_id
         self._due: list[_Due] = []
         self._changed = asyncio.Event()
-        self._log = structlog.get_logger()
         self._bursts = Bursts(clock)
+        self._log = structlog.get_logger()
 
     def keep(self, command_id: str, timeout: timedelta) -> None:
         """Time the command out after `timeout` from now, unless it is closed by then."""
         now = self._clock.monotonic()
         self._push(_Due(now + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, None, now))
         self.kept(command_id, timeout)
+
+    def disown(self, command_id: str, error: bytes) -> None:
+        """End the command as unsent if it is held: its caller was told that it is not, and may send it once more.
+
+        In a moment, as the store may yet put it on record. When the store is away, as soon as it is back.
+        """
+        now = self._clock.monotonic()
+        self._push(_Due(now + DISOWNED_SECONDS, command_id, CommandState.UNSENT, error, now, only_held=True))
 
     async def end(
         self,
@@ -101,21 +112,25 @@ class Expirer:
         except UnavailableError as failure:
             if only_held:
                 raise
-            if count := self._bursts.count(state):  # each is tried again and again, and there may be thousands
-                self._log.warning(
-                    "command_not_ended", command_id=command_id, state=state.value, count=count, reason=str(failure)
-                )
+            self._tell_not_ended(command_id, state, failure)
             now = self._clock.monotonic()
             first = now if since is None else since
             if state is CommandState.TIMED_OUT and now - first >= PATIENCE_SECONDS:
                 self._open_commands.give_up(command_id)
-            self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now, first))
+            self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now, since=first))
             return None
         if finished.won:
             self._open_commands.ended(finished.outcome)
         else:
             self._open_commands.complete(finished.outcome)
         return finished.outcome
+
+    def _tell_not_ended(self, command_id: str, state: CommandState, failure: UnavailableError) -> None:
+        count = self._bursts.count(state.value)
+        if count:
+            self._log.warning(
+                "command_not_ended", command_id=command_id, state=state.value, reason=str(failure), count=count
+            )
 
     def _what_is_known(self, pending: Pending | None) -> bytes:
         if pending is None or not pending.registered:
@@ -138,7 +153,11 @@ class Expirer:
                 continue
 
     async def _end_due(self, due: _Due) -> None:
-        await self.end(due.command_id, due.state, due.error, since=due.at if due.since is None else due.since)
+        since = due.at if due.since is None else due.since
+        try:
+            await self.end(due.command_id, due.state, due.error, only_held=due.only_held, since=since)
+        except UnavailableError:  # of what is held: all else is kept by `end` itself
+            self._push(due._replace(at=self._clock.monotonic() + RETRY_SECONDS))
 
     def _push(self, due: _Due) -> None:
         earliest = not self._due or due.at < self._due[0].at

@@ -8,14 +8,16 @@ from typing import Final
 
 from app.callbacks.observer import Observers
 from app.callbacks.waiters import Waiters
+from app.commands.deadlines.expirer import Expirer
 from app.commands.held.drainer import Drainer
 from app.commands.send.admission import CommandAdmission
 from app.commands.send.invoker import Invocation
 from app.commands.send.registrar import CommandRequest, Registrar
+from app.commands.send.unsent import name_command, not_sent
 from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.clock import Clock
-from app.core.errors import InvalidInputError, NotYetError
+from app.core.errors import HomingError, InvalidInputError, NotYetError, StoreUnavailableError
 from app.core.identifiers import CANARY
 from app.core.profiles.profile import DeviceProfile
 from app.store.commands import CommandWriter, Joined
@@ -37,6 +39,7 @@ class CommandHolder:
         admission: CommandAdmission,
         waiters: Waiters,
         drainer: Drainer,
+        expirer: Expirer,
         all_know: Callable[[str], Awaitable[bool]],
         observers: Observers,
         clock: Clock,
@@ -46,6 +49,7 @@ class CommandHolder:
         self._admission = admission
         self._waiters = waiters
         self._drainer = drainer
+        self._expirer = expirer
         self._all_know = all_know
         self._observers = observers
         self._clock = clock
@@ -94,6 +98,10 @@ class CommandHolder:
                 self._waiters.leave(identity, waiter)
             for tell in self._observers.refused:
                 tell(registration, opened_at, error)
+            if not isinstance(error, HomingError) or isinstance(error, StoreUnavailableError):
+                name_command(identity, error)
+                if not request.is_found_again:  # else whoever repeats the call gets it
+                    self._expirer.disown(identity, not_sent(error))
             raise
         if isinstance(registered, Joined):
             if waiter is not None:

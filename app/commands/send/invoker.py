@@ -17,9 +17,17 @@ from app.commands.deadlines.expirer import Expirer
 from app.commands.send.admission import Admitted, CommandAdmission
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest, Registrar
-from app.commands.send.unsent import device_offline, may_be_sent_again, no_subscriber, not_sent, with_outcome
+from app.commands.send.unsent import (
+    device_offline,
+    may_be_sent_again,
+    name_command,
+    no_subscriber,
+    not_sent,
+    with_outcome,
+)
 from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
+from app.core.commands.callback import Registration
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.commands.faults import fault
 from app.core.commands.routing import Follower
@@ -29,7 +37,6 @@ from app.core.errors import (
     InvalidInputError,
     PublishUnconfirmedError,
     StoreUnavailableError,
-    UnavailableError,
     UnpublishableError,
 )
 from app.core.messages import Receipt
@@ -176,9 +183,8 @@ class Invoker:
             for tell in self._observers.refused:
                 tell(registration, pending.opened_at, error)
             if not isinstance(error, HomingError) or isinstance(error, StoreUnavailableError):
-                # It may be on record, and nobody is going to send it.
-                self._later(self._expirer.end(identity, CommandState.UNSENT, not_sent(error)))
-            _name(identity, error)
+                self._give_up(request, registration, not_sent(error))
+            name_command(identity, error)
             raise
         if isinstance(registered, Joined):
             self._forget(identity, waiter)
@@ -217,8 +223,14 @@ class Invoker:
             self._forget(identity, waiter)
             self._tell_unsent(identity, error)
             outcome = await self._expirer.end(identity, CommandState.UNSENT, not_sent(error))
-            _name(identity, error, command if outcome is None else with_outcome(command, outcome))
+            name_command(identity, error, command if outcome is None else with_outcome(command, outcome))
             raise
+
+    def _give_up(self, request: CommandRequest, registration: Registration, why: bytes) -> None:
+        """End a command that may be on record, as nobody is going to send it."""
+        self._later(self._expirer.end(registration.command_id, CommandState.UNSENT, why))
+        if registration.hold is not None and not request.is_found_again:  # it may yet stand in its lane
+            self._expirer.disown(registration.command_id, why)
 
     async def _is_there(self, command: Command) -> bool:
         """True if to send a command that is not to wait for a device that is away; ends it if not.
@@ -354,10 +366,3 @@ class Invoker:
 SHORTEST: Final = timedelta(milliseconds=1)
 """The shortest timeout that a command may have."""
 CANCELLED = fault("cancelled", "a caller cancelled the command")
-
-
-def _name(identity: str, error: BaseException, command: Command | None = None) -> None:
-    """Tell the caller which command to look for."""
-    if isinstance(error, UnavailableError | UnpublishableError):
-        error.command_id = identity
-        error.command = command

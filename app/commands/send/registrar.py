@@ -51,6 +51,11 @@ class CommandRequest:
     by_homing: bool = False
     """True if nobody asked for it: Homing asks a device for its state. Nobody is told of it."""
 
+    @property
+    def is_found_again(self) -> bool:
+        """True if a repeated call finds it on record: by its key, or by the id that its caller has chosen."""
+        return self.idempotency_key is not None or bool(self.command_id)
+
     def longest_hold(self, of_lane: timedelta = timedelta()) -> timedelta:
         """The longest time that it may be held, in a lane that holds commands for so long."""
         if self.hold is not None:

@@ -81,6 +81,13 @@ class Record:
         return self.command.state is CommandState.HELD
 
     @property
+    def taken_by(self) -> str | None:
+        """The node that took over sending it, or has claimed it, and so alone knows whether it was sent."""
+        if self.sender is not None or self.held or self.command.hold is None:
+            return self.sender
+        return self.command.home_node
+
+    @property
     def was_sent(self) -> bool:
         """True if its values have named it: it did not wait, or its last claim was not undone."""
         hold = self.command.hold

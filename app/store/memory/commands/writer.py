@@ -158,8 +158,8 @@ class MemoryCommandWriter:
             raise CommandNotFoundError(command_id)
         won = record.open
         if won:
-            taken_over = state is CommandState.UNSENT and record.sender not in (None, finisher)
-            if taken_over or record.command.state not in allowed:
+            of_another = state is CommandState.UNSENT and record.taken_by not in (None, finisher)
+            if of_another or record.command.state not in allowed:
                 raise IllegalTransitionError(command_id, f"a command that is {record.command.state} cannot be {state}")
             self._settle(record, state, None, error, finisher)
         return Finished(won, record.settled)

@@ -7,28 +7,29 @@
 --       | {'lost', state, finished µs, receiving node, result, error}
 -- Writes the record; removes it from due and topics (one by order may stay occupied for a while); publishes to the
 -- waiting nodes but the finisher.
--- What another node took over to send is unsent only when that one says so.
+-- What another node took over to send, or has claimed, is unsent only when that one says so.
 -- Repeated: the command has its outcome, which is the answer.
 
 local id, state, allowed, finisher, error_text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local found, reason = read(id, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'sender', 'notify')
+local found, reason = read(
+  id, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'sender', 'notify', 'hold')
 if not found then
   return {'unreadable', reason}
 end
-local v, known_state, joined, about, finished, by, result, known_error, sender, notify = unpack(found, 1, 10)
+local v, known_state, joined, about, finished, by, result, known_error, sender, notify, hold = unpack(found, 1, 11)
 if not known_state then
   return {'missing'}
 end
 if finished then
   return {'lost', known_state, finished, by or '', result or '', known_error or ''}
 end
-local taken_over = state == 'unsent' and sender and sender ~= finisher
-if taken_over or not string.find(allowed, ' ' .. known_state .. ' ', 1, true) then
-  return {'illegal', known_state}
-end
 local match = parse(about)
 if not match then
   return {'unreadable', DAMAGED}
+end
+local taker = sender or (hold and known_state ~= 'held' and match.home) or finisher
+if (state == 'unsent' and taker ~= finisher) or not string.find(allowed, ' ' .. known_state .. ' ', 1, true) then
+  return {'illegal', known_state}
 end
 local now = now_us()
 local outcome = {
