@@ -27,6 +27,8 @@ NO_STORE: Final = (b"cache-control", b"no-store")
 
 
 _SLOW: Final = "slow body"
+_DIGITS: Final = 20
+"""As many digits tell that a length is over any limit; Python refuses to read thousands of them, zeros included."""
 
 
 class SlowBodyError(Exception):
@@ -75,7 +77,7 @@ async def read_body(
     arrive within these `seconds`; ClientDisconnect when the caller hangs up.
     """
     declared = headers.get(b"content-length", b"0")
-    if not declared.isdigit() or int(declared) > most:
+    if not declared.isdigit() or int(declared.lstrip(b"0")[:_DIGITS] or b"0") > most:
         raise _too_large(most)
     task = current_task()
     timer = asyncio.get_running_loop().call_later(seconds, task.cancel, _SLOW)  # half the price of asyncio.timeout

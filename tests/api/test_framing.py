@@ -167,6 +167,7 @@ SERVED: dict[str, tuple[bytes, int]] = {
     "bytes beyond ASCII in a header": (HEALTH.replace(b"\r\n\r\n", b"\r\nX-Name: \xff\xfe\r\n\r\n"), 200),
     "an unknown expectation": (HEALTH.replace(b"\r\n\r\n", b"\r\nExpect: miracles\r\n\r\n"), 200),
     "a trailer": (f"{HEAD}{CHUNKED}\r\n{IN_CHUNKS[:-2]}Idempotency-Key: a\r\n\r\n".encode(), 200),
+    "a length behind thousands of zeros": (f"{HEAD}Content-Length: {len(BODY):05000}\r\n\r\n{BODY}".encode(), 200),
     "a chunk's extension": (f"{HEAD}{CHUNKED}\r\nf;a=b\r\n{BODY}\r\n0\r\n\r\n".encode(), 200),
 }
 
