@@ -46,8 +46,8 @@ class CommandBodyReader:
         self._profile_of = profile_of
         self._profile = settings.profile
         self._learned = learned
-        self._default_timeout = settings.command.default_timeout
         self._max_timeout = settings.command.max_timeout
+        self._default_timeout = min(settings.command.default_timeout, self._max_timeout)
 
     def read(self, device_id: str, body: JsonValue, key: bytes | None) -> CommandRequest:
         """Read the command that a caller asks for; InvalidInputError says what is wrong with it.

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_v
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from app.core.addresses import EventsKind, engine_kind, events_kind
+from app.core.durations import format_duration
 from app.core.errors import ConfigurationError
 from app.core.identifiers import validate_node_id
 from app.core.redis_address import REDIS_SCHEMES
@@ -172,7 +173,7 @@ class CommandSettings(SettingsGroup):
     """Limits and defaults of commands."""
 
     default_timeout: Long = timedelta(seconds=10)
-    """The timeout of a command if its caller gives none."""
+    """The timeout of a command if its caller gives none; at most `max_timeout`."""
     max_timeout: Long = timedelta(hours=1)
     """The longest timeout that a caller may request."""
     max_pending: Annotated[int, Field(ge=1)] = 20_000
@@ -328,6 +329,17 @@ class Settings(BaseSettings):
             raise ValueError(
                 "HOMING_EVENTS_INTAKE=shared is for the nodes of a cluster, and HOMING_EVENTS_URL is the log of one; "
                 f"allowed with it: {_REDIS}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sessions_outlive_nodes(self) -> Self:
+        adopted_after = self.cluster.lease + 2 * self.cluster.sweep_interval
+        if engine_kind(self.store.url).shared and self.mqtt.session_expiry <= adopted_after:
+            raise ValueError(
+                "HOMING_MQTT_SESSION_EXPIRY is over before another node adopts the session of a dead one, and the "
+                f"responses in it are lost; allowed: more than {format_duration(adopted_after)}, which are "
+                "HOMING_CLUSTER_LEASE and twice HOMING_CLUSTER_SWEEP_INTERVAL"
             )
         return self
 

@@ -69,6 +69,12 @@ async def test_without_a_file_the_default_holds() -> None:
         assert rig.store.registrations[0].timeout == timedelta(seconds=10)
 
 
+async def test_the_default_is_never_longer_than_what_a_caller_may_ask_for() -> None:
+    async with running(command={"default_timeout": timedelta(hours=2), "max_timeout": timedelta(minutes=1)}) as rig:
+        await rig.send("ok")
+        assert rig.store.registrations[0].timeout == timedelta(minutes=1)
+
+
 async def test_an_idempotency_key_holds_across_nodes_with_different_files(tmp_path: Path) -> None:
     fingerprints = set()
     for number, timeout in enumerate(("3s", "5s")):

@@ -51,6 +51,14 @@ def test_what_kubernetes_tells_of_its_services_is_left_alone(service: str) -> No
     ("given", "said"),
     [
         ({"HOMING_EVENTS_COLD": "cold"}, "HOMING_EVENTS_COLD needs a HOMING_EVENTS_URL that outlives the node"),
+        (
+            {
+                "HOMING_STORE_URL": "redis://127.0.0.1",
+                "HOMING_CLUSTER_LEASE": "28s",
+                "HOMING_MQTT_SESSION_EXPIRY": "30s",
+            },
+            "HOMING_MQTT_SESSION_EXPIRY is over before another node adopts the session of a dead one",
+        ),
         ({"HOMING_OIDC_ISSUER": "https://a.example"}, "HOMING_OIDC_ISSUER and HOMING_OIDC_AUDIENCE belong together"),
         ({"HOMING_OIDC_CLIENT_ID": "console"}, "HOMING_OIDC_CLIENT_ID and HOMING_OIDC_CONSOLE_URL belong together"),
         (
@@ -79,6 +87,12 @@ def test_an_error_begins_with_the_setting_that_it_is_about(
     with pytest.raises(ConfigurationError) as refused:
         load_settings(_env_file=None)
     assert str(refused.value).startswith(said)
+
+
+def test_a_node_alone_has_nobody_who_adopts_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOMING_CLUSTER_LEASE", "28s")
+    monkeypatch.setenv("HOMING_MQTT_SESSION_EXPIRY", "30s")
+    assert load_settings(_env_file=None, store={"url": "memory://"}).mqtt.session_expiry.total_seconds() == 30
 
 
 def test_the_password_for_sentinels_is_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
