@@ -12,7 +12,7 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import devices, methods, profiles
 from app.cli.dry_run import report_dry_run
-from app.cli.json_input import parse_json
+from app.cli.json_input import RepeatedKeyError, parse_json
 from app.cli.outcome import follow, report
 from app.cli.output import Form, Stop
 from app.core.durations import format_duration, parse_duration
@@ -69,7 +69,7 @@ _OneWay = Annotated[
 _IfOffline = Annotated[
     OfflineChoice | None,
     typer.Option(
-        help="What to do if nobody is subscribed to the device's topic: fail gives up at once, send waits until "
+        help="The choice if nobody is subscribed to the device's topic: fail gives up at once, send waits until "
         "--timeout. By default, fail if the broker reports it, else send."
     ),
 ]
@@ -194,6 +194,8 @@ def _object(where: str, text: str) -> dict[str, Any]:
 def _value(text: str) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return parse_json(text)
+    except RepeatedKeyError as error:
+        raise Stop(f"params: {error}", Exit.USAGE) from None
     except ValueError:
         return text
 

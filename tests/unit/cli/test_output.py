@@ -27,7 +27,7 @@ def test_output_on_a_full_disk_is_a_failure_that_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "1e999", "[" * 100_000, '{"a": '])
+@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "1e999", "[" * 100_000, '{"a": ', '{"a": 1, "a": 2}'])
 @pytest.mark.parametrize(
     "verb", [("events", "publish", "t"), ("api", "PUT", "/v1/x"), ("send", "dock-1", "fly", "--params")]
 )
@@ -35,6 +35,13 @@ def test_what_is_no_json_is_wrong_input(homing: Homing, verb: tuple[str, ...], t
     code, said, told = homing(*verb, text, "--url", "http://127.0.0.1:9")
     assert (code, said) == (2, "")
     assert "not JSON" in told
+
+
+@pytest.mark.parametrize("param", ['mission={"height": 30, "height": 300}', '{"height": 30, "height": 300}'])
+def test_a_key_that_is_there_twice_is_neither_guessed_nor_sent_as_text(homing: Homing, param: str) -> None:
+    code, said, told = homing("send", "dock-1", "fly", param, "--url", "http://127.0.0.1:9")
+    assert (code, said) == (2, "")
+    assert "the key 'height' is there twice" in told
 
 
 def test_numbers_that_fit_stay_as_they_are() -> None:
