@@ -60,8 +60,9 @@ from homing_client._wire import AsyncTransport, Reply, ServerEvent, Transport
 if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
     from homing_client._async.broker import AsyncBroker
-    from homing_client._async.client import AsyncDevice, AsyncHoming
+    from homing_client._async.client import AsyncHoming
     from homing_client._async.consumer import AsyncConsumer
+    from homing_client._async.device import AsyncDevice
     from homing_client._async.events import AsyncEvents, AsyncReader
     from homing_client._async.exchanges import AsyncExchanges
     from homing_client._async.fleet import AsyncFleet
@@ -72,8 +73,9 @@ if TYPE_CHECKING:
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
     from homing_client._sync.broker import Broker
-    from homing_client._sync.client import Device, Homing
+    from homing_client._sync.client import Homing
     from homing_client._sync.consumer import Consumer
+    from homing_client._sync.device import Device
     from homing_client._sync.events import Events, Reader
     from homing_client._sync.exchanges import Exchanges
     from homing_client._sync.fleet import Fleet
@@ -163,8 +165,10 @@ __all__ = [
 
 _SUBJECTS: Final = ("Access", "Broker", "Events", "Exchanges", "Fleet", "Queues", "Schedules", "Traffic", "Webhooks")
 _MODULES: Final = {
-    **dict.fromkeys(("AsyncHoming", "AsyncDevice"), "_async.client"),
-    **dict.fromkeys(("Homing", "Device"), "_sync.client"),
+    "AsyncHoming": "_async.client",
+    "Homing": "_sync.client",
+    "AsyncDevice": "_async.device",
+    "Device": "_sync.device",
     **{f"Async{name}": f"_async.{name.lower()}" for name in _SUBJECTS},
     **{name: f"_sync.{name.lower()}" for name in _SUBJECTS},
     **dict.fromkeys(("AsyncMessage", "AsyncQueue"), "_async.queues"),

@@ -5,7 +5,7 @@ HomingError
 ├── UnreachableError          no node answered
 ├── UnexpectedAnswerError     something answered that is no node
 ├── ProblemError              a node said no (RFC 9457); has all that it said
-│   ├── InvalidInputError     400, 408, 413, 414, 415, 422
+│   ├── InvalidInputError     400, 408, 413, 414, 415, 422, 428, 431
 │   ├── NotAllowedError       401, 403, 421
 │   ├── NotFoundError         404, 405
 │   ├── ConflictError         409, 412
@@ -129,7 +129,7 @@ class NotSentError(CommandError):
 
 
 BY_STATUS: Final[Mapping[int, type[ProblemError]]] = MappingProxyType(
-    dict.fromkeys((400, 408, 413, 414, 415, 422, 431), InvalidInputError)
+    dict.fromkeys((400, 408, 413, 414, 415, 422, 428, 431), InvalidInputError)
     | dict.fromkeys((401, 403, 421), NotAllowedError)
     | dict.fromkeys((404, 405), NotFoundError)
     | dict.fromkeys((409, 412), ConflictError)

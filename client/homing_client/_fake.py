@@ -99,7 +99,11 @@ def _send(books: Books, device: str, headers: Mapping[str, str], body: object) -
     if body.get("dry_run"):
         known = any(name == device for name, _ in books.answers)
         return 200, {"dry_run": True, "would": "send" if known else "refuse", "device_id": device, **body}
-    key = (device, headers.get("idempotency-key") or _system.new_key())
+    named = headers.get("idempotency-key")
+    if named == "":
+        errors = [{"field": "idempotency_key", "reason": "is empty"}]
+        return problem("invalid-input", 422, "idempotency_key: is empty", errors=errors)
+    key = (device, named or _system.new_key())
     if key not in books.keys:
         command = _new(len(books.commands), device, body)
         answer = books.answers.get((device, body["method"])) or _not_given(books, device, body["method"])

@@ -14,6 +14,8 @@ _OWN_TIMEOUT: Final = "urn:homing:problem:timed-out"
 _NOTHING_DONE: Final = frozenset({429})
 """The node refused before it did anything, so that anything may be sent again."""
 _SAVED: Final = 10
+_MOST_DOUBLINGS: Final = 60
+"""By then a nanosecond has become longer than anybody waits."""
 _BUSY: Final = frozenset({429, 502, 503, 504})
 
 
@@ -111,7 +113,7 @@ def pause(retry: Retry, attempt: int, asked: float | None, chance: Callable[[], 
     most = retry.most.total_seconds()
     if asked is not None and asked > most:
         return None
-    ceiling = min(most, retry.first.total_seconds() * 2.0 ** (attempt - 1))
+    ceiling = min(most, retry.first.total_seconds() * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
     return (asked or 0.0) + chance() * ceiling
 
 

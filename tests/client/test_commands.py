@@ -83,6 +83,11 @@ async def test_the_same_key_is_the_same_command(homing: AnyHoming, place: Place)
     assert first.id == second.id != other.id
 
 
+async def test_a_key_that_a_script_forgot_to_set_is_told_and_not_made_up(homing: AnyHoming, place: Place) -> None:
+    with pytest.raises(InvalidInputError, match="idempotency_key: is empty"):
+        await done(homing.send, place.device, "ok", idempotency_key="")
+
+
 async def test_a_device_is_talked_to_by_name(homing: AnyHoming, place: Place) -> None:
     device = homing.device(place.device, profile="homing")
     command = await done(device.call, "ok")

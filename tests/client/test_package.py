@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import re
 import subprocess
 import sys
 import zipfile
@@ -18,7 +19,10 @@ import pytest
 
 import homing_client
 from app import __version__
+from app.api import problems
+from app.api.problems import BY_ERROR, ProblemType
 from homing_client import AsyncHoming, Command, DeviceRecord, Homing, Reply, ServerEvent
+from homing_client._errors import BY_STATUS
 from homing_client._models import Fault, Known, Late
 from homing_client._node_models import Me
 from tests.api.rig import running
@@ -283,6 +287,20 @@ def test_the_blocking_twin_is_made_from_the_async_one() -> None:
             assert inspect.getdoc(getattr(one, name)) == (inspect.getdoc(getattr(other, name)) or "").replace(
                 "As Homing", "As AsyncHoming"
             )
+
+
+def test_errors_that_are_named_are_errors_of_the_client() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                raised = re.findall(r"Raises ([^.:]+)", ast.get_docstring(node) or "")
+                named = set(re.findall(r"\b[A-Z]\w+Error\b", " ".join(raised))) - {"TimeoutError", "ValueError"}
+                assert named <= {*homing_client.__all__, "UpgradeRefusedError"}, f"{path.name}: {node.name}"
+
+
+def test_each_status_with_which_a_node_refuses_is_an_error_of_its_own() -> None:
+    told = {one.status for one in (*vars(problems).values(), *BY_ERROR.values()) if isinstance(one, ProblemType)}
+    assert {status for status in told if status < 500} <= BY_STATUS.keys()
 
 
 def test_only_two_modules_know_the_http_library() -> None:

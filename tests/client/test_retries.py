@@ -142,6 +142,7 @@ def test_pauses_grow_are_random_and_obey() -> None:
     retry = Retry(first=timedelta(seconds=1), most=timedelta(seconds=5))
     assert [pause(retry, attempt, None, lambda: 1.0) for attempt in (1, 2, 3, 4)] == [1, 2, 4, 5]
     assert pause(retry, 3, None, lambda: 0.25) == 1
+    assert pause(retry, 5_000, None, lambda: 1.0) == 5  # of a program that never gives up
     assert pause(retry, 1, 2.0, lambda: 0.0) == 2
     assert pause(retry, 1, 6.0, lambda: 0.0) is None
 
