@@ -40,6 +40,12 @@ def test_every_number_in_the_name_of_a_test_is_explained() -> None:
     assert carried <= EXPLAINED
 
 
+def test_every_failure_mode_says_what_homing_does_and_which_test_shows_it() -> None:
+    rows = re.findall(r"^- \*\*(F\d+)\*\* .*\n((?:  .*\n)*)", PAGE, re.MULTILINE)
+    assert len(rows) > 70
+    assert not [number for number, row in rows if "- Homing: " not in row or "- Test: " not in row]
+
+
 def test_every_test_that_is_named_exists() -> None:
     assert NAMED
     missing = [f"{file}::{name}" for file, name in NAMED if not exists(file, name)]
