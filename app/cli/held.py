@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from homing_client import Command, Homing
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The command id.")]
-_Note = Annotated[str, typer.Option(help="What there is to say about it. It stands with the command.")]
+_Note = Annotated[str, typer.Option(help="A note, which stays with the command.")]
 _Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _OF_HOLD: Final = ("lane", "not_before", "until", "claims")
 

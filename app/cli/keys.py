@@ -152,7 +152,9 @@ def list_keys(
 def rotate(
     key_id: KeyId,
     *,
-    grace: Annotated[str, typer.Option(help="How long the old key stays valid, such as 24h; 0s ends it now.")] = "24h",
+    grace: Annotated[
+        str, typer.Option(help="The time for which the old key stays valid, such as 24h; 0s ends it now.")
+    ] = "24h",
     days: Days = 90,
     never: Never = False,
 ) -> None:

@@ -18,7 +18,7 @@ def overview(
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show it again whenever it has changed.")] = False,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="With --follow: end after this number of overviews.")
+        int | None, typer.Option("--count", "-n", min=1, help="End after this number of overviews; needs --follow.")
     ] = None,
     url: Url = None,
     context: ContextName = None,

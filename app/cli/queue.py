@@ -67,17 +67,21 @@ def declare(  # noqa: PLR0913 - one per option
     topic: documents.TopicOption = None,
     key: documents.KeyOption = None,
     database: documents.DatabaseOption = "events",
-    loan: Annotated[str | None, typer.Option(help="How long a consumer has to settle an event, such as 30s.")] = None,
-    retry: Annotated[
-        list[str] | None, typer.Option(help="After how long to deliver again, such as 1s. Repeatable.")
+    loan: Annotated[
+        str | None, typer.Option(help="The time in which a consumer has to settle an event, such as 30s.")
     ] = None,
-    max_deliveries: Annotated[int | None, typer.Option(help="After how many deliveries an event is put aside.")] = None,
+    retry: Annotated[
+        list[str] | None, typer.Option(help="The time after which to deliver again, such as 1s. Repeatable.")
+    ] = None,
+    max_deliveries: Annotated[
+        int | None, typer.Option(help="The number of deliveries after which an event is put aside.")
+    ] = None,
     order: Annotated[str | None, typer.Option(help="device: the events of a device one after the other.")] = None,
     ttl: Annotated[str | None, typer.Option(help="Events that are older are left out.")] = None,
     delay: Annotated[str | None, typer.Option(help="Events that are younger wait.")] = None,
     single: Annotated[bool | None, typer.Option("--single/--many", help="Let one consumer at a time take.")] = None,
     ends_after: Annotated[str | None, typer.Option(help="Delete the queue when nobody took for so long.")] = None,
-    start: Annotated[str | None, typer.Option(help="Where to begin: now, an instant, or how long ago.")] = None,
+    start: Annotated[str | None, typer.Option(help="The start: now, an instant, or how long ago.")] = None,
     if_match: documents.IfMatchOption = None,
     url: Url = None,
     context: ContextName = None,
@@ -115,7 +119,7 @@ def consume(
         str | None,
         typer.Option("--exec", metavar="COMMAND", help="Run this for each event, which is its standard input as JSON."),
     ] = None,
-    parallel: Annotated[int, typer.Option(min=1, max=64, help="How many events to handle at the same time.")] = 1,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="The number of events to handle at the same time.")] = 1,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this number of events.")] = None,
     consumer: Annotated[str, typer.Option(help="A name that tells this consumer from others.")] = "",
     dead_on_failure: Annotated[

@@ -76,11 +76,17 @@ def trial(
 def draft(
     file: Annotated[str, typer.Argument(help="The profile as a TOML file; - is standard input.")],
     *,
-    method: Annotated[str | None, typer.Option(help="Of the command. By default, the first of the profile.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="The method of the command. By default, the first of the profile.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="By default, an id in the format of the profile.")] = None,
     params: Annotated[str | None, typer.Option(help="As JSON. By default, those that the profile needs.")] = None,
-    message: Annotated[str | None, typer.Option(help="What the device says; {id} becomes that of the command.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Of the message. By default, where answers are expected.")] = None,
+    message: Annotated[
+        str | None, typer.Option(help="The words of the device; {id} becomes that of the command.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="The topic of the message. By default, one where answers are expected.")
+    ] = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,

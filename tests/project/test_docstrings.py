@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.cli.verbs import HELP
+
 ROOT = Path(__file__).parent.parent.parent
 
 _BARE = re.compile(
     r"(What|Whatever|Whether|Who|Whoever|Whom|Whose|Which|Those|How|Why|Where|So many|So much|Of|With|That)\b"
 )
 """The words with which a docstring must not begin. A boolean is described by "True if …"."""
+_DESCRIPTIONS = ("description", "summary", "response_description", "help", "short_help")
+"""The arguments that are shown to users: in OpenAPI, and on the command line."""
 _MAYBE = re.compile(r'"""\s*' + _BARE.pattern)
 
 
@@ -27,6 +31,29 @@ def bare_clauses(source: str) -> Iterator[tuple[int, str]]:
                 yield node.body[0].lineno, text.partition("\n")[0]
 
 
+def bare_descriptions(source: str) -> Iterator[tuple[int, str]]:
+    """The lines of descriptions for users that begin with a bare clause, each with how it begins."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg in _DESCRIPTIONS:
+            text = _begin_of(node.value)
+            if _BARE.match(text):
+                yield node.value.lineno, text
+
+
+def _begin_of(value: ast.expr) -> str:
+    """The text with which a literal begins; nothing of any other expression."""
+    if isinstance(value, ast.JoinedStr):
+        return _begin_of(value.values[0])
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+def described() -> Iterator[tuple[str, str]]:
+    """The files with descriptions for users, each with its source."""
+    for top in ("app/api", "app/cli", "tools"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
 def offenders() -> Iterator[str]:
     """The docstrings that begin with a bare clause, each with its place."""
     for top in ("app", "client", "tools", "tests", "scripts"):
@@ -37,6 +64,17 @@ def offenders() -> Iterator[str]:
 
 def test_docstrings_begin_with_a_subject_or_a_verb() -> None:
     assert list(offenders()) == [], "begin with a noun phrase or a verb (CONTRIBUTING.md, Style)"
+
+
+def test_descriptions_begin_with_a_subject_or_a_verb() -> None:
+    found = [f"{path}:{line}: {begin}" for path, source in described() for line, begin in bare_descriptions(source)]
+    found += [f"HELP[{name!r}]: {text}" for name, text in HELP.items() if _BARE.match(text)]
+    assert found == [], "begin with a noun phrase or a verb (CONTRIBUTING.md, Style)"
+
+
+def test_a_bare_description_is_found_in_each_of_its_forms() -> None:
+    source = 'Field(description="What it is.")\nOption(help=f"How {many}.")\nget(summary=("Of " "all"))\nx(title="Who")'
+    assert list(bare_descriptions(source)) == [(1, "What it is."), (2, "How "), (3, "Of all")]
 
 
 def test_a_bare_clause_is_found_wherever_a_docstring_stands() -> None:

@@ -21,7 +21,9 @@ class HeldLimit(_AccessModel):
 
     rule: Annotated[str, Field(description="The rule of the role, or one that narrows the key.")]
     name: Annotated[str, Field(description="The name of the role and the number of the rule.")]
-    per: Annotated[str, Field(description="Who shares the limit: `principal`, `tenant` or `device`.")]
+    per: Annotated[
+        str, Field(description="The callers who share the limit: those of a `principal`, a `tenant` or a `device`.")
+    ]
     share: Annotated[float, Field(description="This node's share of the limit, at most 1.")]
     left: Annotated[
         int | None,
@@ -127,7 +129,7 @@ class KeyBody(_AccessModel):
 class Rotation(_AccessModel):
     """The options for replacing a key."""
 
-    grace: Annotated[str, Field(description="How long the old key stays valid, such as 24h or 0s.")] = "24h"
+    grace: Annotated[str, Field(description="The time for which the old key stays valid, such as 24h or 0s.")] = "24h"
     days: _Days = 90
     never: _Never = False
 

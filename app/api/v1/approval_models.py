@@ -17,10 +17,10 @@ class ApprovalBody(SchemaModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    decision: Annotated[Literal["approve", "refuse"], Field(description="Whether the command is to be sent.")]
-    note: Annotated[
-        str, Field(description="What there is to say about it. It stands with the command.", max_length=MOST_NOTE)
-    ] = ""
+    decision: Annotated[
+        Literal["approve", "refuse"], Field(description="`approve` lets the command be sent; `refuse` cancels it.")
+    ]
+    note: Annotated[str, Field(description="A note, which stays with the command.", max_length=MOST_NOTE)] = ""
 
 
 class Proposal(SchemaModel):
@@ -32,12 +32,12 @@ class Proposal(SchemaModel):
         str,
         Field(description="Names exactly this command, for `If-Match` of the decision.", pattern="^[0-9a-f]{24}$"),
     ]
-    may_decide: Annotated[bool, Field(description="Whether the caller may be the second person.")]
-    why_not: Annotated[str | SkipJsonSchema[None], Field(description="Why not, where they may not.")] = None
+    may_decide: Annotated[bool, Field(description="True if the caller may be the second person.")]
+    why_not: Annotated[str | SkipJsonSchema[None], Field(description="The reason why they may not.")] = None
 
 
 class Proposals(SchemaModel):
     """The commands that wait for a second person, soonest end first."""
 
     approvals: list[Proposal]
-    more: Annotated[bool, Field(description="Whether there are more of them, or some were not looked at.")]
+    more: Annotated[bool, Field(description="True if there are more of them, or some were not looked at.")]

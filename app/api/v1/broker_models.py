@@ -19,7 +19,7 @@ class BrokerSessionShown(SchemaModel):
 
     client_id: str
     principal: Annotated[
-        str | None, Field(description="Who began it; null if nobody was asked, and for the node itself.")
+        str | None, Field(description="The principal who began it; null if nobody was asked, and for the node itself.")
     ]
     own: Annotated[bool, Field(description="True for the session of the node itself.")]
     connected: bool

@@ -51,7 +51,7 @@ _Last = Annotated[
 _Until = Annotated[
     str | SkipJsonSchema[None],
     Query(
-        description="When the stream ends: with the outcome, or with a late response or the record.",
+        description="The end of the stream: with the outcome, or with a late response or the record.",
         json_schema_extra={"enum": ["outcome", UNTIL_RETENTION]},
     ),
 ]

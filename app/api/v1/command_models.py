@@ -86,7 +86,7 @@ class CommandBody(SchemaModel):
         IfOffline | SkipJsonSchema[None],
         Field(
             description=(
-                "What to do if the MQTT broker reports that nobody is subscribed to the device's topic. `fail`: "
+                "The choice for the case that the MQTT broker reports nobody subscribed to the device's topic. `fail`: "
                 "the command is unsent at once (`409`). `send`: wait for an answer until the deadline. If left "
                 "out, it is `fail` for a broker that is known to report this, and `send` otherwise. With an event "
                 "log, `fail` also checks whether the device has said that it is offline. `hold`: wait until the "
@@ -184,9 +184,7 @@ class CommandError(BaseModel):
         JsonValue, Field(description="A code of Homing, such as `timed_out` or `not_sent`, or the device's own code.")
     ]
     message: str
-    known: Annotated[
-        Known | None, Field(description="How far the command is known to have come; only for a command that timed out.")
-    ] = None
+    known: Annotated[Known | None, Field(description="The known progress of a command that timed out.")] = None
     code_text: Annotated[
         str | None,
         Field(
@@ -212,11 +210,11 @@ class ApprovalFacts(SchemaModel):
 
     until: Annotated[AwareDatetime, Field(description="The instant at which it is `unsent` if nobody has decided.")]
     decision: Annotated[
-        Literal["approve", "refuse"] | SkipJsonSchema[None], Field(description="What the second person decided.")
+        Literal["approve", "refuse"] | SkipJsonSchema[None], Field(description="The decision of the second person.")
     ] = None
     by: Annotated[str | SkipJsonSchema[None], Field(description="The principal who decided.")] = None
     at: Annotated[AwareDatetime | SkipJsonSchema[None], Field(description="The instant of the decision.")] = None
-    note: Annotated[str | SkipJsonSchema[None], Field(description="What they had to say.")] = None
+    note: Annotated[str | SkipJsonSchema[None], Field(description="The note of the second person.")] = None
 
 
 class HoldFacts(SchemaModel):
@@ -226,8 +224,8 @@ class HoldFacts(SchemaModel):
         list[WaitReason],
         Field(
             description=(
-                "What has to come before it is sent; empty once it was claimed, and after its end. Which of it is "
-                "lacking now is told by `explain`."
+                "The events that have to come before it is sent; empty once it was claimed, and after its end. "
+                "`explain` tells which of them are lacking now."
             )
         ),
     ]
@@ -242,7 +240,7 @@ class HoldFacts(SchemaModel):
         ApprovalFacts | SkipJsonSchema[None], Field(description="The approval that it needs, if it needs one.")
     ] = None
     claims: Annotated[
-        int, Field(description="How often a node has claimed it. A claim is undone if nobody has the command.", ge=0)
+        int, Field(description="The number of claims by nodes. A claim is undone if nobody has the command.", ge=0)
     ]
 
 
@@ -275,7 +273,7 @@ class Command(SchemaModel):
         Correlation | None,
         Field(
             description=(
-                "How the response was matched to the command. `id`: by the command's id, which is certain. "
+                "The way in which the response was matched. `id`: by the command's id, which is certain. "
                 "`value`: by a value that was sent, which is as certain as that value is unique. `echo`: the "
                 "device reported the requested state within the time that its profile allows. `order`: only this "
                 "command was waiting. `probe`: there was no response, and `confirmed_by` has what the device said of "
@@ -290,7 +288,7 @@ class Command(SchemaModel):
     ]
     last_progress: Annotated[JsonValue, Field(description="The last progress report before the outcome.")]
     profile: str
-    if_offline: Annotated[IfOffline, Field(description="What the command does if nobody is subscribed to its topic.")]
+    if_offline: Annotated[IfOffline, Field(description="The fate of the command if nobody is subscribed to its topic.")]
     hold: Annotated[HoldFacts | SkipJsonSchema[None], Field(description="Only of commands that may be held.")] = None
     confirmed_by: Annotated[
         ProbeFacts | SkipJsonSchema[None], Field(description="Only of commands that a probe settled.")
@@ -376,7 +374,9 @@ class Problem(BaseModel):
     command: Annotated[
         Command | None, Field(description="The command itself, if known; it can also be read at `Location`.")
     ] = None
-    known: Annotated[Known | None, Field(description="How far the command came before it timed out.")] = None
+    known: Annotated[
+        Known | None, Field(description="The progress of the command before it timed out, as far as it is known.")
+    ] = None
     last_heard: Annotated[
         LastHeard | None, Field(description="The last message that the node received from the command's device.")
     ] = None

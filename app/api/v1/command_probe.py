@@ -42,7 +42,7 @@ class ProbeResult(schemas.SchemaModel):
     "/commands/{command_id}/probe",
     summary="Look whether a command that has timed out was done",
     response_model=ProbeResult,
-    response_description="What the state of the device says, and the command.",
+    response_description="The finding in the state of the device, and the command.",
     responses=problems_of(
         BY_ERROR[errors.CommandNotFoundError],
         BY_ERROR[errors.IllegalTransitionError],

@@ -17,7 +17,7 @@ class JudgedCondition(SchemaModel):
     """A condition of an interlock, as it was judged. A caller who may not read the device gets no values."""
 
     path: Annotated[str, Field(examples=["inputs.mode"])]
-    wanted: Annotated[dict[str, JsonValue], Field(description="What the value would have to be.")]
+    wanted: Annotated[dict[str, JsonValue], Field(description="The values that would let the command through.")]
     result: JudgedAs
     value: Annotated[JsonValue, Field(description="The value; left out if there is none.")] = None
     age: Annotated[str, Field(description="The age of the value; left out for params.", examples=["0.8s"])] = ""
@@ -51,7 +51,7 @@ class DryLaneView(SchemaModel):
     in_flight: Annotated[int, Field(description="The number of commands that have a place, in flight or at rest.")]
     waiting: Annotated[int, Field(description="The number of commands that wait.")]
     position: Annotated[int | None, Field(description="The place in line; null if the lane has room.")]
-    stopped: Annotated[bool, Field(description="Whether the lane stands until a person has it go on.")]
+    stopped: Annotated[bool, Field(description="True if the lane stands until a person lets it go on.")]
 
 
 class DryPresence(SchemaModel):
@@ -87,4 +87,4 @@ class DryRunView(SchemaModel):
     interlocks: Annotated[list[JudgedInterlock], Field(description="All that judge this method.")]
     lane: DryLaneView | None
     presence: DryPresence
-    broker_connected: Annotated[bool, Field(description="Whether this node has a connection to the MQTT broker.")]
+    broker_connected: Annotated[bool, Field(description="True if this node has a connection to the MQTT broker.")]

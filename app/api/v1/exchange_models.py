@@ -21,7 +21,9 @@ class ExchangeBody(_ExchangeModel):
 
     kind: Annotated[
         Kind,
-        Field(description="How routes choose: the key itself (`direct`), no choice (`fanout`), wildcards (`topic`)."),
+        Field(
+            description="The choice of routes: the key itself (`direct`), no choice (`fanout`), wildcards (`topic`)."
+        ),
     ] = "topic"
 
 

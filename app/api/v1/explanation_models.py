@@ -45,7 +45,7 @@ class Miss(_ExplanationModel):
         str | None, Field(description="The id or value by which the message names a command; null if it names none.")
     ]
     score: Annotated[
-        int, Field(description="How near the message came to being an answer; it is called near from 4 upwards.")
+        int, Field(description="A number that says how near the message came to being an answer; near is 4 or more.")
     ]
 
 

@@ -51,7 +51,8 @@ class FleetCommandBody(_FleetModel):
     ] = None
     one_way: bool = False
     hold: Annotated[
-        str, Field(description="How long a target may be away when its turn comes.", json_schema_extra=_Duration)
+        str,
+        Field(description="The time for which a target may be away when its turn comes.", json_schema_extra=_Duration),
     ] = "5m"
 
 
@@ -129,7 +130,7 @@ class FleetRunBody(_FleetModel):
         dict[str, JsonValue] | SkipJsonSchema[None],
         Field(
             description=(
-                "How many targets have to succeed: `succeeded` is a number or a share. When they have, `then` is "
+                "The targets that have to succeed: `succeeded` is a number or a share. When they have, `then` is "
                 "`finish` (nothing more is handed out) or `go_on`. When they cannot any more, the run pauses."
             ),
             examples=[{"succeeded": "80%", "then": "finish"}],
@@ -159,7 +160,7 @@ class RetryBody(_FleetModel):
     of: Annotated[
         list[Literal["failed", "timed_out", "unsent", "unreachable", "cancelled", "skipped", "unknown"]],
         Field(
-            description="How they have ended. Of those that are `timed_out` or `unknown` a device may have done it.",
+            description="The ends of the targets to retry. If `timed_out` or `unknown`, a device may have done it.",
             min_length=1,
             max_length=7,
         ),
@@ -267,7 +268,7 @@ class FleetExplanation(_FleetModel):
     wave: Annotated[int, Field(description="The number of the present wave, from 1.")]
     waves: int
     counts: dict[TargetState, int]
-    held: Annotated[int, Field(description="Of the targets in flight, those that wait for their device.")]
+    held: Annotated[int, Field(description="The number of targets in flight that wait for their device.")]
     rules: Annotated[list[dict[str, JsonValue]], Field(description="Each stop rule, with what it has `counted`.")]
     failures: list[FleetFailures]
     driver: str

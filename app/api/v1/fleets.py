@@ -258,7 +258,7 @@ async def list_fleet_targets(
     "/{run_id}/explain",
     summary="Explain why a fleet run stands",
     response_model=models.FleetExplanation,
-    response_description="Why it stands or goes on, how its rules stand, and what has failed.",
+    response_description="The reason why it stands or goes on, the state of its rules, and what has failed.",
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )

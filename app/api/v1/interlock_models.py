@@ -24,7 +24,7 @@ class WantedCondition(SchemaModel):
     """A condition of an interlock."""
 
     path: Annotated[str, Field(examples=["inputs.mode"])]
-    wanted: Annotated[dict[str, JsonValue], Field(description="What the value has to be.")]
+    wanted: Annotated[dict[str, JsonValue], Field(description="The values that let the command through.")]
 
 
 class InterlockView(SchemaModel):

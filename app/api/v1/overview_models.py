@@ -82,7 +82,7 @@ class Trouble(_OverviewModel):
 
 class _Tally(_OverviewModel):
     ended: Annotated[dict[str, int], Field(description="The number of commands that have ended, by outcome.")]
-    p50_ms: Annotated[int | None, Field(description="How long half of them took at most; null if none is known.")]
+    p50_ms: Annotated[int | None, Field(description="The time within which half of them ended; null if none is known.")]
     p95_ms: int | None
     p99_ms: int | None
 

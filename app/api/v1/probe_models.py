@@ -25,13 +25,15 @@ class ProbeFacts(BaseModel):
     ]
     topic: Annotated[str, Field(description="The topic on which the device told its state.")]
     at: Annotated[AwareDatetime, Field(description="The instant at which it did.")]
-    value: Annotated[dict[str, JsonValue], Field(description="What was judged, by where it stands in the state.")]
+    value: Annotated[
+        dict[str, JsonValue], Field(description="The values that were judged, by their paths in the state.")
+    ]
 
 
 class VerifiedFacts(ProbeFacts):
     """The finding of a probe about a command after it had timed out."""
 
     state: Annotated[
-        Literal["succeeded", "failed"], Field(description="What became of it; `state` of the command does not change.")
+        Literal["succeeded", "failed"], Field(description="The finding; `state` of the command does not change.")
     ]
     found_at: Annotated[AwareDatetime, Field(description="The instant at which it was found.")]

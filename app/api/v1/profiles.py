@@ -29,7 +29,9 @@ class Profile(_ProfileModel):
     name: Annotated[str, Field(examples=["dji"])]
     description: str
     methods: Annotated[int, Field(description="The number of methods in its catalogue.")]
-    unknown: Annotated[Openness, Field(description="How other methods are treated: sent, or refused with `422`.")]
+    unknown: Annotated[
+        Openness, Field(description="The treatment of other methods: they are sent, or refused with `422`.")
+    ]
     events: Annotated[list[str], Field(description="The events that its devices send unasked.")]
     presence: Annotated[bool, Field(description="True if the profile defines how devices show their presence.")]
 

@@ -90,7 +90,7 @@ async def _gone(request: Request) -> None:
     "/{name}/settle",
     summary="Settle events that were taken",
     response_model=models.SettledEvents,
-    response_description="How many were settled, and which loans are over.",
+    response_description="The number of events that were settled, and the loans that are over.",
     responses=problems_of(*OF_ONE),
     openapi_extra=CONSUMES,
 )
@@ -124,7 +124,7 @@ async def list_queue_consumers(name: QueueName, counter: AtCounter) -> Reply:  #
     "/{name}/consumers/{consumer:path}",
     summary="Send a consumer away",
     response_model=models.ReleasedEvents,
-    response_description="What the consumer was lent is lent to others at once.",
+    response_description="The events that the consumer was lent are lent to others at once.",
     responses=problems_of(*OF_ONE),
     openapi_extra=MANAGES,
 )

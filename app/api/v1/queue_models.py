@@ -59,7 +59,9 @@ class QueueBody(_QueueModel):
     """A queue, as it is declared."""
 
     routes: Annotated[list[QueueRoute | ExchangeRoute], Field(description="The events that it gets: 1 to 64 routes.")]
-    loan: Annotated[Duration, Field(description="How long a consumer has to settle an event: 1s to 12h.")] = "30s"
+    loan: Annotated[Duration, Field(description="The time in which a consumer has to settle an event: 1s to 12h.")] = (
+        "30s"
+    )
     retry: Annotated[
         list[Duration],
         Field(description="After how long an event is lent again, for each failed delivery; the last one repeats."),
@@ -80,7 +82,7 @@ class QueueBody(_QueueModel):
     labels: dict[LabelName, str] = {}
     start: Annotated[
         str | None,
-        Field(description="Where a new queue begins to read: `now`, an instant, or how long ago. Default: `now`."),
+        Field(description="The start of a new queue: `now`, an instant, or how long ago. By default, `now`."),
     ] = None
 
 
@@ -101,7 +103,7 @@ class QueueCounts(_QueueModel):
     retried: int
     dead: Annotated[int, Field(description="Events that became dead letters.")]
     expired: Annotated[int, Field(description="Events that were too old for `ttl`, or that the log had dropped.")]
-    missed: Annotated[int, Field(description="Of these, those that the log dropped before they were lent.")]
+    missed: Annotated[int, Field(description="Events among these that the log dropped before they were lent.")]
     delivered: int
     delivered_again: int
     oldest_at: Annotated[Instant | None, Field(description="The instant of the first event that is ready.")]
@@ -134,7 +136,7 @@ class TakeBody(_QueueModel):
     """The request of a consumer."""
 
     max: Annotated[StrictInt, Field(description="The maximum number of events: 1 to 1000.")] = 32
-    wait: Annotated[Duration, Field(description="How long to wait when there is none: up to 60s.")] = "0ms"
+    wait: Annotated[Duration, Field(description="The time to wait when there is none: up to 60s.")] = "0ms"
     consumer: Annotated[str, Field(description="A name that tells this consumer from others.", examples=["w1"])] = ""
     auto: Annotated[
         StrictBool, Field(description="True if the events are settled when they are lent: at most once.")
@@ -146,7 +148,7 @@ class TakenEvent(_QueueModel):
     """An event that was lent."""
 
     loan: Token
-    delivery: Annotated[int, Field(description="How often it was delivered, with this time.")]
+    delivery: Annotated[int, Field(description="The number of its deliveries, with this one.")]
     until: Annotated[Instant, Field(description="The instant until which to settle it; then it is lent again.")]
     database: str
     event: Event

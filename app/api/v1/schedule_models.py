@@ -57,7 +57,7 @@ class ScheduleBody(_ScheduleModel):
     overlap: Annotated[
         ScheduleOverlap,
         Field(
-            description="What becomes of an occurrence while what the one before it began has not ended. `skip`: it "
+            description="The fate of an occurrence while what the one before it began has not ended. `skip`: it "
             "begins nothing. `queue_one`: it waits for that, within `catch_up`, and of several that wait the latest "
             "begins. `replace`: what began before is aborted or cancelled, and it begins when that has ended. "
             "`parallel`: it begins all the same."
@@ -66,7 +66,7 @@ class ScheduleBody(_ScheduleModel):
     catch_up: Annotated[
         str,
         Field(
-            description="What was missed by this much or less is still begun: the latest occurrence, once.",
+            description="The time for which a missed occurrence is still begun: the latest one, once.",
             json_schema_extra=said(DURATION),
         ),
     ] = format_duration(USUAL_CATCH_UP)
@@ -113,7 +113,9 @@ class ScheduleView(_ScheduleModel):
     jitter: str
     until: Instant | None
     enabled: bool
-    paused: Annotated[str | None, Field(description="Why it has paused itself. Writing it again lets it go on.")]
+    paused: Annotated[
+        str | None, Field(description="The reason why it has paused itself. Writing it again lets it go on.")
+    ]
     next: Annotated[list[Instant], Field(description="The next ten instants; none while it is paused or disabled.")]
     occurrences: Annotated[list[ScheduleOccurrence], Field(description="The last twenty, the newest first.")]
 

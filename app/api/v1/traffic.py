@@ -46,7 +46,7 @@ router = GuardedRouter(prefix="/v1", tags=["profiles"])
     "/profiles/trial",
     summary="Try what each profile makes of a message",
     response_model=models.TriedReadings,
-    response_description="How each profile reads the message that has its topic, or why it ignores it.",
+    response_description="The reading of each profile that has the topic, or the reason why it ignores the message.",
     responses=problems_of(problems.INVALID),
     openapi_extra=knows(),
 )
@@ -62,7 +62,7 @@ async def try_message(request: Request, body: models.TriedMessage, traffic: Brok
     "/profiles/draft",
     summary="Try a profile that the node does not speak",
     response_model=models.DraftFindings,
-    response_description="What is wrong with it, or what it makes of a command and of a message.",
+    response_description="The faults of the profile, or what it makes of a command and of a message.",
     responses=problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], BY_ERROR[errors.UnavailableError]),
     openapi_extra=acts(Action.TRACE),
 )
@@ -137,7 +137,7 @@ async def listen_to_traffic(
         BeforeValidator(_lasting),
         Query(
             alias="for",
-            description="How long, at most 5m.",
+            description="The time to listen, at most 5m.",
             json_schema_extra={"type": "string", "pattern": f"^{DURATION}$"},
             examples=["60s"],
         ),

@@ -34,14 +34,14 @@ class TriedProfile(SchemaModel):
         Field(
             min_length=1,
             max_length=MOST_TOPIC,
-            description="Of the message. By default, where answers to the command are expected.",
+            description="The topic of the message. By default, one where answers to the command are expected.",
         ),
     ] = None
     payload: Annotated[
         str | None,
         Field(
             max_length=MOST_PAYLOAD,
-            description="What the device says; `{id}`, `{id_number}` and so on become those of the command.",
+            description="The words of the device; `{id}`, `{id_number}` and so on become those of the command.",
         ),
     ] = None
 
@@ -58,14 +58,18 @@ class DraftFindings(SchemaModel):
     """The findings of a trial: sentences for people. Where there are `faults`, there is nothing else."""
 
     name: Annotated[str | None, Field(description="The name that the profile gives itself; null where it has faults.")]
-    faults: Annotated[list[str], Field(description="What is wrong: `profile.toml`, line, key, and what is allowed.")]
-    hints: Annotated[list[str], Field(description="What it says in vain.")]
+    faults: Annotated[list[str], Field(description="The faults: `profile.toml`, line, key, and what is allowed.")]
+    hints: Annotated[list[str], Field(description="The parts of the profile that have no effect.")]
     command: DraftCommand | None
-    accepted: Annotated[bool, Field(description="Whether the profile has such a command.")]
-    publishes: Annotated[list[str], Field(description="What the command would publish and expect, or why not.")]
-    reads: Annotated[list[str], Field(description="How responses are told and read.")]
-    readings: Annotated[list[str], Field(description="What becomes of the message.")]
-    answers: Annotated[bool | None, Field(description="Whether the message answers the command; null without one.")]
+    accepted: Annotated[bool, Field(description="True if the profile has such a command.")]
+    publishes: Annotated[
+        list[str], Field(description="The messages that the command would publish and expect, or why there are none.")
+    ]
+    reads: Annotated[list[str], Field(description="The ways in which responses are recognised and read.")]
+    readings: Annotated[list[str], Field(description="The readings of the message.")]
+    answers: Annotated[
+        bool | None, Field(description="True if the message answers the command; null without a message.")
+    ]
 
 
 class ProfileReading(SchemaModel):

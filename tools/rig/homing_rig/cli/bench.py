@@ -20,7 +20,7 @@ def bench(  # noqa: PLR0913 - one per option
     rounds: Annotated[
         int, typer.Option(min=1, help="The number of repetitions. Each measures the references, too.")
     ] = 3,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long each measurement takes.")] = 5.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="The length of each measurement.")] = 5.0,
     commands: Annotated[
         int | None, typer.Option(min=1, help="The number of commands per measurement, in place of --seconds.")
     ] = None,

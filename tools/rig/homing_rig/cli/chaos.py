@@ -26,7 +26,7 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
     scenario: Annotated[
         str | None, typer.Option("--scenario", "-s", metavar="NAME", help="The name of the scenario: see --list.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long load and faults last.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="The length of load and faults, in seconds.")] = None,
     commands: Annotated[int | None, typer.Option(help="End the load after this number of commands.")] = None,
     seed: Annotated[
         int, typer.Option(help="The random seed, which decides the schedule of faults and all choices.")

@@ -96,7 +96,9 @@ def verb(measure: Measurement) -> Callable[..., None]:
         raise SystemExit(0 if findings.reached else 1)
 
     of_measure = inspect.signature(measure, eval_str=True)
-    option = Annotated[Format, typer.Option("--format", help="How the figures are written to the standard output.")]
+    option = Annotated[
+        Format, typer.Option("--format", help="The form in which the figures are written to standard output.")
+    ]
     own = inspect.Parameter("chosen", inspect.Parameter.KEYWORD_ONLY, default=Format.TEXT, annotation=option)
     parameters = [*(one for one in of_measure.parameters.values() if one.name != "findings"), own]
     run.__signature__ = of_measure.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -41,7 +41,7 @@ async def full_box(
     findings: Findings,
     *,
     memory: Annotated[int, Option(min=LEAST_MEMORY // MIB, help="The MiB of HOMING_UP_MEMORY.")] = 512,
-    share: Annotated[float, Option(min=0.01, max=1, help="How full each bound is made.")] = 1.0,
+    share: Annotated[float, Option(min=0.01, max=1, help="The share of each bound that is filled.")] = 1.0,
 ) -> None:
     """Memory of `homing up` with as many sessions, subscriptions, messages, commands and callers as there may be."""
     shares = MemoryShares.of(memory * MIB)

@@ -39,7 +39,7 @@ class Caller(StrEnum):
 async def made_up(
     findings: Findings,
     *,
-    caller: Annotated[Caller, Option(help="Who makes the requests.")] = Caller.OPEN,
+    caller: Annotated[Caller, Option(help="The caller who makes the requests.")] = Caller.OPEN,
     cases: Annotated[int, Option(min=1, help="The number of requests for each operation, at most.")] = 200,
     seed: Annotated[int, Option(help="The same number makes up the same requests.")] = 1,
 ) -> None:

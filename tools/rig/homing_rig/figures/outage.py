@@ -120,7 +120,7 @@ async def starts(cluster: Cluster, times: int) -> list[float]:
 async def outage(
     findings: Findings,
     *,
-    seconds: Annotated[float, Option(min=1, help="How long PostgreSQL is away.")] = 600.0,
+    seconds: Annotated[float, Option(min=1, help="The seconds for which PostgreSQL is away.")] = 600.0,
     beside: Annotated[float, Option(min=1, help="The seconds of load before and after.")] = 30.0,
     frozen: Annotated[bool, Option("--frozen", help="Freeze PostgreSQL, so that connections stay open.")] = False,
 ) -> None:

@@ -58,7 +58,7 @@ async def filtered(
     findings: Findings,
     *,
     rate: Annotated[float, Option(min=1, help="The number of events a second.")] = 500.0,
-    seconds: Annotated[float, Option(min=4, help="How long commands are sent.")] = 100.0,
+    seconds: Annotated[float, Option(min=4, help="The seconds for which commands are sent.")] = 100.0,
     away: Annotated[float, Option(min=0, help="The seconds for which a reader is away.")] = 60.0,
 ) -> None:
     """Readers of all commands on two nodes: how late events come, and what a resumed and a mute reader do."""
