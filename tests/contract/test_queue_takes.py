@@ -82,7 +82,7 @@ async def test_whoever_appends_hints_of_the_shard_and_not_at_every_append(
     assert 2 <= len(about_log) <= 4
 
 
-async def test_whoever_changes_what_is_declared_tells_all_nodes(queues: RedisQueues, redis_server: RedisProcess) -> None:
+async def test_whoever_changes_what_is_declared_tells_all(queues: RedisQueues, redis_server: RedisProcess) -> None:
     heard: list[QueueHint] = []
     queues.hear(heard.append)
     await eventually(lambda: heard == [ANY_QUEUE])  # whatever came before nobody listened
