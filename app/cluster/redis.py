@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from importlib import resources
 from typing import Any, Final
 
@@ -391,6 +392,7 @@ class RedisCluster:
 _SCRIPTS: Final = ("charter", "directory", "enlist", "join", "renew", "leave", "claim", "adopted", "keep")
 
 
+@cache  # a program may begin many times
 def _lua(name: str) -> str:
     return (resources.files("app.cluster") / "lua" / f"{name}.lua").read_text()
 

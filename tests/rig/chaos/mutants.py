@@ -202,7 +202,9 @@ def oldest_waiter_wins() -> None:
 def index_never_ends() -> None:
     """The topic index has no end of its own, and an outcome takes nothing out of it (F36)."""
     change("parts/outcome", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
-    change("parts/lives", "/ 1000) then\n    redis.call('PEXPIREAT', name, at_ms)", "/ 1000) then\n    redis.call('TIME')")
+    change(
+        "parts/lives", "/ 1000) then\n    redis.call('PEXPIREAT', name, at_ms)", "/ 1000) then\n    redis.call('TIME')"
+    )
 
 
 def old_session_left_behind() -> None:

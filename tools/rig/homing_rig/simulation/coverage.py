@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from app.core.commands.command import CommandState
+from app.core.commands.command import Command, CommandState
 from homing_rig.chaos.history import AnswerAcked, Answered, Event, Executed, Fail, Invoke, Ok, OperationKind, Unknown
 from homing_rig.simulation.node import SimNode
 from homing_rig.simulation.plan import BROKER, Trouble, TroubleKind
@@ -45,6 +45,8 @@ class Census:
         self._store = store
         self._asked: dict[int, Invoke] = {}
         self._stages: dict[str, Stage] = {}
+        self._nonces: dict[str, str] = {}
+        """By the id of the command."""
 
     def take(self, event: Event) -> None:
         """Learn from the next event of the history."""
@@ -82,13 +84,19 @@ class Census:
         for command in at_once(self._store.commands.get(list(self._store.tokens))):
             if command is None:
                 continue
-            asked = waiting.pop(orjson.loads(command.params).get(ECHO), None)
+            asked = waiting.pop(self._nonce_of(command), None)
             if not command.state.final:
                 stage = self._stages.get(command.id, Stage.REGISTERED)
                 found.append((stage, (command.home_node, command.device_id)))
             elif asked is not None:
                 found.append((Stage.UNREPORTED, (asked.node, command.device_id)))
         return found + [(Stage.ASKED, (one.node, one.device or "")) for one in waiting.values()]
+
+    def _nonce_of(self, command: Command) -> str:
+        nonce = self._nonces.get(command.id)
+        if nonce is None:
+            nonce = self._nonces[command.id] = str(orjson.loads(command.params).get(ECHO))
+        return nonce
 
 
 def possible() -> list[str]:

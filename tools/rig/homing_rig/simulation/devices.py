@@ -80,7 +80,6 @@ class SimDevice:
     def _plan(self, request: Request, chance: Random) -> list[tuple[float, Publication, str]]:
         """When it says what."""
         (done,) = _HOMING.answers(request, 0.0)
-        refusal = _HOMING.refusal(request, 0.0)
         if isinstance(request.params, dict) and str(request.params.get(ECHO)).startswith(PROBE):
             return [(0.0, done, "succeeded")]
         kind, soon = chance.random(), chance.expovariate(12.0)
@@ -90,7 +89,7 @@ class SimDevice:
             return [(self._timeout + chance.uniform(-0.2, 1.0), done, "succeeded")]
         if kind < 0.18:  # noqa: PLR2004
             return [(soon, done, "succeeded"), (soon + chance.expovariate(5.0), done, "succeeded")]
-        if kind < 0.26 and refusal is not None:  # noqa: PLR2004
+        if kind < 0.26 and (refusal := _HOMING.refusal(request, 0.0)) is not None:  # noqa: PLR2004
             return [(soon, refusal, "failed")]
         if kind < 0.32:  # noqa: PLR2004
             progress = request.publication({"id": request.command_id, "status": "running", "progress": {"percent": 50}})

@@ -65,26 +65,32 @@ def lane_name() -> str:
     return "world" if lane is None else lane.name
 
 
+def _nothing() -> None:
+    """Stands for what a cancelled handle would have called, so that nothing of that is kept."""
+
+
 class _Step(asyncio.Handle):
-    """A handle without what asyncio keeps for its debug mode: a run makes hundreds of thousands."""
+    """A handle with nothing but what is needed to run it, or not to: a run makes hundreds of thousands."""
 
     __slots__ = ()
+    _repr = _source_traceback = None
 
-    def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop, context: Context | None
-    ) -> None:
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
         self._context = copy_context() if context is None else context
-        self._loop = loop
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
 
 
 class _Timer(asyncio.TimerHandle):
     """As `_Step`, and due at an instant."""
 
     __slots__ = ()
+    _repr = _source_traceback = None
 
     def __init__(
         self,
@@ -99,8 +105,13 @@ class _Timer(asyncio.TimerHandle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = self._source_traceback = None
         self._when = when
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._loop._timer_handle_cancelled(self)
+            self._cancelled = True
+            self._callback, self._args = _nothing, ()
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -153,7 +164,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
         lane = _LANE.get(self.world) if context is None else context.get(_LANE, self.world)
-        handle = _Step(callback, args, self, context)
+        handle = _Step(callback, args, context)
         if lane.dead:
             handle.cancel()
         else:

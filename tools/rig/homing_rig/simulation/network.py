@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from homing_rig.simulation.loop import SimLoop
 
 LAWS: Final = ("near", "rack", "far", "spiky")
 """How long a packet is under way: 0.1 to 0.3 ms; 0.2 to 2 ms; 5 to 30 ms; mostly near, and one in fifty up to 0.3 s."""
+_SECONDS: Final = {"near": (0.0001, 0.0002), "rack": (0.0002, 0.0018), "far": (0.005, 0.025), "spiky": (0.0001, 0.0002)}
+"""The least time, and how much more it may be; spikes besides."""
 PLACES: Final = ("store", "broker", "devices", "callers")
 """Ways to the first two are those of nodes; devices have theirs to the broker, and callers theirs to nodes."""
 
@@ -27,24 +28,20 @@ class Link:
         self.half_open: dict[Connection, None] = {}
         """Broken connections whose client will find that out by itself, and has not yet."""
         self._loop = loop
-        self._law = law
+        self._least, self._more = _SECONDS[law]
+        self._spikes = law == "spiky"
         self._random = chance.random
         self._stalled_until = 0.0
 
     def delay(self) -> float:
         """The time that what is sent now takes, in seconds."""
         drawn = self._random()
-        match self._law:
-            case "near":
-                seconds = 0.0001 + 0.0002 * drawn
-            case "rack":
-                seconds = 0.0002 + 0.0018 * drawn
-            case "far":
-                seconds = 0.005 + 0.025 * drawn
-            case _:
-                seconds = 0.0001 + 0.0002 * drawn if drawn < 0.98 else 0.3 * self._random()  # noqa: PLR2004
-        waits = self._stalled_until - self._loop.time()
-        return seconds if waits <= 0 else seconds + waits
+        seconds = self._least + self._more * drawn
+        if self._spikes and drawn >= 0.98:  # noqa: PLR2004
+            seconds = 0.3 * self._random()
+        if self._stalled_until:
+            seconds += max(0.0, self._stalled_until - self._loop.time())
+        return seconds
 
     def stall(self, seconds: float) -> None:
         """Hold back what is sent from now on, for so long; nothing is lost."""
@@ -56,8 +53,7 @@ class Link:
             connection.cut(silent=silent)
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(NamedTuple):
     """One end of a connection: whose steps its events are, and who is told that it has broken."""
 
     context: Context
@@ -83,10 +79,9 @@ class _Way:
     def send(self, take: Callable[..., object], *arguments: Any) -> None:
         if self.vanishes:
             return
-        at = self._loop.time() + self._link.delay()
-        self._last = max(at, self._last)
-        if self._last <= self.ends:
-            self._loop.call_at(self._last, self._arrive, take, arguments, context=self._context)
+        self._last = at = max(self._loop.time() + self._link.delay(), self._last)
+        if at <= self.ends:
+            self._loop.call_at(at, self._arrive, take, arguments, context=self._context)
 
     def _arrive(self, take: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         if self._loop.time() <= self.ends:

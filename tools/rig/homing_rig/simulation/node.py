@@ -43,6 +43,7 @@ from homing_rig.simulation.store import SimStore, StoreHost, StorePlaces
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """The digits of a ULID: https://github.com/ulid/spec."""
+_TWO_DIGITS: Final = [first + second for first in _CROCKFORD for second in _CROCKFORD]
 SLICE: Final = 128
 """Partitions of one sweep: the store of a run is never busy, and what nodes do while idle is most of its cost."""
 
@@ -304,7 +305,7 @@ class SimNode:
 
 def _ulid(clock: Clock, chance: Random) -> str:
     number = round(clock.wall() * 1000) << 80 | chance.getrandbits(80)
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([_TWO_DIGITS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def _settle(reply: asyncio.Future[Told], told: Told) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 from app.core.keys import lease
@@ -283,21 +283,24 @@ class World:
 
 
 def settings_of(plan: Plan, node_id: str) -> Settings:
-    """The settings of a node."""
-    return _settings(node_id, plan.max_pending, plan.max_waiters, plan.lease, plan.sweep)
+    """The settings of a node: those of all nodes with what the plan decides, as to load settings takes milliseconds."""
+    base = _base()
+    command = {"max_pending": plan.max_pending, "max_waiters": plan.max_waiters}
+    cluster = {"lease": timedelta(seconds=plan.lease), "sweep_interval": timedelta(seconds=plan.sweep)}
+    return base.model_copy(
+        update={
+            "node": base.node.model_copy(update={"id": node_id}),
+            "command": base.command.model_copy(update=command),
+            "cluster": base.cluster.model_copy(update=cluster),
+        }
+    )
 
 
-@lru_cache(maxsize=256)  # nobody can change them, and to load them costs more than to compose a node
-def _settings(node_id: str, max_pending: int, max_waiters: int, lease_seconds: float, sweep_seconds: float) -> Settings:
+@cache
+def _base() -> Settings:
     return load_settings(
         _env_file=None,
-        node={"id": node_id},
         store={"url": URL, "retention": RETENTION},
         profiles={"shipped": "homing"},
-        command={"max_pending": max_pending, "max_waiters": max_waiters},
-        cluster={
-            "lease": timedelta(seconds=lease_seconds),
-            "sweep_interval": timedelta(seconds=sweep_seconds),
-            "drain_delay": timedelta(seconds=0.5),
-        },
+        cluster={"drain_delay": timedelta(seconds=0.5)},
     )
