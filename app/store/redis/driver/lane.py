@@ -224,7 +224,9 @@ class Lane:
             self._counters["store.scripts_reloaded"] += 1
             await self._make_scripts_known(connection)
             away = {call for call, _ in self._away}
-            refused = await self._round_trip(connection, [one for one in batch if not (one.future.done() or one in away)])
+            refused = await self._round_trip(
+                connection, [one for one in batch if not (one.future.done() or one in away)]
+            )
         if refused or any(call.writes for call in batch):
             self._told_of_writes(refused.values())
         for error in () if self._reads_only else refused.values():

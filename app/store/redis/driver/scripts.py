@@ -1,7 +1,7 @@
 """The Lua scripts, loaded once: the steps that happen in Redis as one.
 
-In the head of a script stands which parts it uses, such as `-- Uses clock, record.`; these lie in lua/parts, and may use
-others. Each call of a script makes all of its functions anew, so a script has no others than it needs.
+In the head of a script stands which parts it uses, such as `-- Uses clock, record.`; these lie in lua/parts, and may
+use others. Each call of a script makes all of its functions anew, so a script has no others than it needs.
 """
 
 from __future__ import annotations

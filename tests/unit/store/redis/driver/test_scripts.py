@@ -1,4 +1,4 @@
-"""Scripts have the parts that they say they use, and no others: a function that nobody calls costs each call of them."""
+"""Scripts have the parts that they say they use, and no others: a function that nobody calls costs each call."""
 
 from __future__ import annotations
 
