@@ -125,7 +125,7 @@ async def test_what_no_replica_had_beside_a_script_that_was_forgotten_is_sent_ag
                 combiner.run_script(COUNT, ["mqtt:history:{b}"], [], BUDGET),
             )
             await eventually(lambda: counters["store.scripts_reloaded"] >= 1)
-        assert await asyncio.wait_for(both, PATIENCE) == [b"OK", 1]
+        assert [*await asyncio.wait_for(both, PATIENCE)] == [b"OK", 1]
 
 
 async def test_without_the_setting_redis_is_never_asked(pair: tuple[RedisProcess, RedisProcess]) -> None:
