@@ -12,7 +12,7 @@ from app.store.queues import QueueStore
 
 
 class QueueMoves:
-    """What is there now is told by the log, whose positions may be ahead of a clock that was set back."""
+    """Asks the log up to where it is: its positions may be ahead of a clock that was set back."""
 
     def __init__(self, *, log: EventLog, store: QueueStore, sources: QueueSources, book: QueueBook) -> None:
         self._log = log

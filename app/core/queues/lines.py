@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from app.core.events.event import Position
 from app.core.queues.loans import DatedGroup, ReferenceGroup
-from app.core.queues.times import StoreTime
+from app.core.queues.times import QueueStoreTime
 
 
 class GroupLine:
@@ -86,7 +86,7 @@ class LaterGroups:
         self._count(one, -1)
         return one.group
 
-    def due(self, time: StoreTime) -> list[tuple[Position, int]]:
+    def due(self, time: QueueStoreTime) -> list[tuple[Position, int]]:
         """When each comes back, on the clock that no step moves, and its number. Dates are on the wall, retries not."""
         ahead = time.date - time.now
         return [(one.at if one.group.deliveries else one.at - ahead, number) for number, one in self.groups.items()]

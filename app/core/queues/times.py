@@ -8,7 +8,7 @@ from app.core.clock import Clock, wall_us
 from app.core.events.event import Position
 
 
-class StoreTime(NamedTuple):
+class QueueStoreTime(NamedTuple):
     """A moment on both clocks. Loans, retries and consumers go by `now`, the ages of events and dates by `date`."""
 
     now: Position
@@ -19,7 +19,7 @@ class StoreTime(NamedTuple):
         return at and at + self.date - self.now
 
 
-class StoreClock:
+class QueueStoreClock:
     """`now` is the wall at the start, or the latest instant on record, and the monotonic clock from there."""
 
     def __init__(self, clock: Clock, not_before: Position = 0) -> None:
@@ -27,7 +27,7 @@ class StoreClock:
         self._started_at = max(wall_us(clock), not_before)
         self._started = clock.monotonic()
 
-    def time(self) -> StoreTime:
+    def time(self) -> QueueStoreTime:
         """Return this moment."""
         passed = round((self._clock.monotonic() - self._started) * 1_000_000)
-        return StoreTime(self._started_at + passed, wall_us(self._clock))
+        return QueueStoreTime(self._started_at + passed, wall_us(self._clock))

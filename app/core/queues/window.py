@@ -39,7 +39,7 @@ from app.core.queues.loans import (
 )
 from app.core.queues.memoir import KeptLoan, WindowFacts, WindowMemoir
 from app.core.queues.orders import DeviceOrders
-from app.core.queues.times import StoreTime
+from app.core.queues.times import QueueStoreTime
 
 Bury = Callable[[int, str, str, Reference], bool]
 """Takes a reference that is to be a dead letter: deliveries, reason, consumer, reference. False: there is no room."""
@@ -75,7 +75,7 @@ class QueueWindow:
 
     def feed(
         self,
-        time: StoreTime,
+        time: QueueStoreTime,
         expected: Position,
         fed: Position,
         groups: Sequence[ReferenceGroup],
@@ -124,7 +124,9 @@ class QueueWindow:
             self._holder, self._held_at = "", 0
         return _count(groups)
 
-    def take(self, time: StoreTime, rules: LendingRules, wishes: Sequence[LoanWish], bury: Bury) -> list[Loan | None]:
+    def take(
+        self, time: QueueStoreTime, rules: LendingRules, wishes: Sequence[LoanWish], bury: Bury
+    ) -> list[Loan | None]:
         """Bring back what is due, then lend: a loan for each wish, or None."""
         self._return_due(time, rules, bury)
         if time.now - self._asked >= NOTED_US:
@@ -140,7 +142,7 @@ class QueueWindow:
             loans.append(loan)
         return loans
 
-    def due(self, time: StoreTime) -> int | None:
+    def due(self, time: QueueStoreTime) -> int | None:
         """Return after how many µs the next loan runs out, or a retry comes back; None: there is neither."""
         instants = [one.deadline for one in self._loans.values()] + [at for at, _ in self._later.due(time)]
         return max(0, min(instants) - time.now) if instants else None
@@ -159,11 +161,11 @@ class QueueWindow:
             self._ready.append(ReferenceGroup(0, tuple(freed)))
         return Settled(count, tuple(over))
 
-    def lent_until(self, time: StoreTime) -> Position:
+    def lent_until(self, time: QueueStoreTime) -> Position:
         """Return until when the last loan stands, or stood; 0: nothing is lent."""
         return time.shown(max((one.deadline for one in self._loans.values()), default=0))
 
-    def state(self, time: StoreTime) -> SourceState:
+    def state(self, time: QueueStoreTime) -> SourceState:
         """Return how it stands."""
         lately = {name: time.shown(at) for name, at in self._consumers.items() if at > time.now - CONSUMER_US}
         return SourceState(
@@ -238,7 +240,7 @@ class QueueWindow:
         made._size = made._lent + made._orders.parked + made._later.count + _count(memoir.ready.values())
         return made
 
-    def _return_due(self, time: StoreTime, rules: LendingRules, bury: Bury) -> None:
+    def _return_due(self, time: QueueStoreTime, rules: LendingRules, bury: Bury) -> None:
         due = [(one.deadline, f"l{number}", number) for number, one in self._loans.items() if one.deadline <= time.now]
         due += [(at, f"r{number}", number) for at, number in self._later.due(time) if at <= time.now]
         front: list[ReferenceGroup] = []
@@ -277,7 +279,7 @@ class QueueWindow:
         self._holder, self._held_at = wish.consumer, now
         return True
 
-    def _lend(self, time: StoreTime, rules: LendingRules, wish: LoanWish, looked: int) -> tuple[Loan | None, int]:
+    def _lend(self, time: QueueStoreTime, rules: LendingRules, wish: LoanWish, looked: int) -> tuple[Loan | None, int]:
         lately = sum(at > time.now - LATELY_US for at in self._consumers.values())
         waits = self._later.count + self._orders.parked
         share = ceil((self._size - self._lent - waits) / max(1, lately))

@@ -24,7 +24,7 @@ from app.core.queues.loans import (
     Settlement,
     SourceState,
 )
-from app.core.queues.times import StoreClock
+from app.core.queues.times import QueueStoreClock
 from app.core.queues.window import Bury, QueueWindow
 from app.runtime.telemetry import Fill
 from app.store.declared import Declarations, DocumentChange
@@ -69,7 +69,7 @@ class MemoryQueues:
         changed: QueueChanged = tell_nobody,
         not_before: Position = 0,
     ) -> None:
-        self._clock = StoreClock(clock, not_before)
+        self._clock = QueueStoreClock(clock, not_before)
         self._new_life = new_life
         self._changed = changed
         self.windows: Final[dict[QueueSource, QueueWindow]] = {}
