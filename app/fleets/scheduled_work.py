@@ -113,13 +113,16 @@ class ScheduledWork:
             self._ports.audit.fleet_run(known.record.run_id, owner.tenant, "begin", asked.command.method)
 
     async def has_ended(self, schedule: Schedule) -> bool:
-        """Return whether what the schedule has begun last has ended, or is not on record any more."""
+        """Return whether what the schedule has begun last has ended, or is not on record any more.
+
+        A command that this node cannot read, as it is of a later version, goes on as far as anybody here can tell.
+        """
         begun = schedule.last_begun
         if not begun:
             return True
         if not is_run_id(begun):  # whatever the schedule begins by now: it may have been written again since
-            (command,) = await self._ports.commands.get([begun])
-            return command is None or command.state.final
+            (outcome,) = await self._ports.commands.outcomes([begun])
+            return outcome is not None
         try:
             return (await self._ports.runs.get(None, begun)).run.state.final
         except RunNotFoundError:

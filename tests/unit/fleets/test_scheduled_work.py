@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from app.access.ports import Everybody
 from app.core.commands.command import Command, CommandState
+from app.core.commands.routing import Outcome
 from app.core.profiles.lanes import CommandLane
 from app.core.schedules.schedule import Occurrence, OccurrenceResult, Schedule, ScheduleSpec
 from app.fleets.replaced import ReplacedCommands
@@ -22,11 +25,21 @@ STRICT = CommandLane("mission", stops=True)
 S = CommandState
 
 
+class StoreOfLaterVersion(MemoryStateStore):
+    """Has records that nobody here can read."""
+
+    async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
+        return [None for _ in command_ids]
+
+    async def outcomes(self, command_ids: Sequence[str]) -> list[Outcome | None]:
+        return [None for _ in command_ids]
+
+
 class World:
     """A store, and the work of a schedule that has begun one command."""
 
-    def __init__(self) -> None:
-        self.store = MemoryStateStore(ManualClock())
+    def __init__(self, store: MemoryStateStore | None = None) -> None:
+        self.store = store or MemoryStateStore(ManualClock())
         nobody: Any = None
         self.work = ScheduledWork(
             WorkPorts(
@@ -97,3 +110,18 @@ async def test_nobody_is_told_of_what_is_spared() -> None:
     schedule = await world.begun(STRICT, sent=True)
     await ReplacedCommands(world.store, world.cancel).end(schedule.last_begun, told.append)
     assert not told
+
+
+async def test_what_this_node_cannot_read_has_not_ended() -> None:
+    """A node of a later version has begun it, and another one beside it would be a second one."""
+    world = World(StoreOfLaterVersion(ManualClock()))
+    schedule = await world.begun(None, sent=True)
+    assert not await world.work.has_ended(schedule)
+
+
+async def test_what_is_not_on_record_any_more_has_ended() -> None:
+    world = World()
+    schedule = await world.begun(None, sent=True)
+    assert not await world.work.has_ended(schedule)
+    gone = replace(schedule, occurrences=(replace(schedule.occurrences[0], began="239-01JD0000000000000000000000"),))
+    assert await world.work.has_ended(gone)
