@@ -1,5 +1,5 @@
 -- Undo a claim of a command that nobody got.
--- Uses clock, keys, lines, lives, match, record.
+-- Uses clock, keys, lines, lives, match, record, superseding.
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 token of the claim  3 error of what another one came after, in a lane in which only the last
