@@ -60,5 +60,8 @@ class WindowMemoir:
 
     @property
     def latest(self) -> Position:
-        """Return the latest instant at which something happened in it, as far as it tells."""
-        return max(self.facts.serial, self.facts.asked, self.facts.held_at)
+        """Return the latest instant at which somebody asked or held it, noted once a second.
+
+        The latest number is no such instant: of several that come in one moment, the last ones are ahead of it.
+        """
+        return max(self.facts.asked, self.facts.held_at)
