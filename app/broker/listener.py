@@ -202,5 +202,5 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
 
     @property
     def _may_linger(self) -> bool:
-        """Whoever was not connected has no number of CONNECT packets that a second may have."""
+        """True if CONNECT was accepted, of which an address may have so many in a second, and the node goes on."""
         return self._connection is not None and self._connection.connected and not self._broker.stopping

@@ -280,8 +280,8 @@ def test_more_messages_than_the_broker_receives_end_the_connection(bench: Bench,
     client.refused(0x93)
 
 
-def test_who_still_sends_gets_to_read_why_its_connection_has_ended(bench: Bench, name: str) -> None:
-    """Who answers what it reads, packet by packet, must not find the connection broken before the reason."""
+def test_a_client_that_still_sends_gets_to_read_why_its_connection_has_ended(bench: Bench, name: str) -> None:
+    """A client that answers what it reads must not find the connection broken before it comes to the reason."""
     client = bench.join()
     client.send(*(publish(name, qos=2, packet_id=n) for n in range(1, 1026)))
     bench.wait_for_connections(0)

@@ -22,7 +22,7 @@ class UnfinishedPackets(Generic[T]):
         return next(iter(self._held)) if self.taken > self._bound else None
 
     def note(self, owner: T, held: int, *, anew: bool = True) -> None:
-        """So many bytes of a packet are here, or of another one than before if it has begun `anew`."""
+        """Take note of the bytes that are here of a packet, which is another one than before if it has begun `anew`."""
         self.taken += held - self._held.get(owner, 0)
         if anew or not held:
             self._held.pop(owner, None)

@@ -14,7 +14,7 @@ async def test_each_part_is_filled_and_the_node_serves_one_more() -> None:
         "memory",
         "7 sessions of clients that are away",
         "118 retained messages",
-        "232 messages of one byte that wait",
+        "212 messages of one byte that wait",
         "74 finished commands",
         "10 open commands",
         "3 callers that wait",
