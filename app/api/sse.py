@@ -91,14 +91,14 @@ class SseStream:
         What is new and is not for this caller makes no difference to when it is written. Raises what the caller's
         rights raise, once these are gone.
         """
-        while True:
-            with suppress(TimeoutError):
+        while not changed.is_set():  # most often it is, where there are many readers, and then a timer would be waste
+            try:
                 async with asyncio.timeout_at(self._written + self._keep_alive):
                     await changed.wait()
-                    changed.clear()
-                    return
-            self._place.may()
-            await self.write(bookmark())
+            except TimeoutError:
+                self._place.may()
+                await self.write(bookmark())
+        changed.clear()
 
 
 Feed = Callable[[SseStream], Awaitable[None]]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -26,6 +26,10 @@ class Reader:
         self.gaps: list[int] = []
         self.latest = Position(0, 0, 0)
         self.dismissed = False
+
+    @property
+    def view(self) -> Hashable:
+        return self
 
     def event(self, one: CommandChange) -> bytes:
         self.latest = one.position

@@ -24,6 +24,7 @@ from app.api.routers import GuardedRouter
 from app.api.v1.command_models import said
 from app.commands.follow.stream import Begun, CommandStream, StreamFollower
 from app.core import errors
+from app.core.access.callers import Caller
 from app.core.access.patterns import expression, validate_pattern
 from app.core.access.rules import Action
 from app.core.commands.command import CommandState
@@ -88,8 +89,8 @@ _NAMES: Final = ("device", "profile", "method", "state", "kind", "after")
 class StreamFilter:
     """The events that a caller wants to be told of."""
 
-    names: Callable[[str], object]
-    """Whether device, profile and method fit, a line break between."""
+    names: re.Pattern[str]
+    """Fits device, profile and method, a line break between."""
     states: frozenset[str]
     kinds: frozenset[str]
 
@@ -98,7 +99,7 @@ class StreamFilter:
         return (
             one.kind in self.kinds
             and one.state in self.states
-            and self.names(f"{one.device_id}\n{one.profile}\n{one.method}") is not None
+            and self.names.fullmatch(f"{one.device_id}\n{one.profile}\n{one.method}") is not None
         )
 
 
@@ -112,7 +113,7 @@ async def _wanted(
         validate_pattern("method", "*" if method is None else method),
     )
     return StreamFilter(
-        re.compile("\n".join(expression(one) for one in patterns)).fullmatch,
+        re.compile("\n".join(expression(one) for one in patterns)),
         _some("state", state, _STATES),
         _some("kind", kind, tuple(CommandChangeKind)),
     )
@@ -218,6 +219,10 @@ class _SseListener:
     asker: Asker
     wanted: StreamFilter
     cut_off: Callable[[], None]
+
+    @property
+    def view(self) -> tuple[StreamFilter, Caller | None]:
+        return self.wanted, self.asker.caller
 
     def event(self, one: CommandChange) -> bytes:
         if self.wanted.has(one) and self.asker.may_know(one.device_id, one.profile, one.method):

@@ -7,7 +7,7 @@ is not even written: so whoever begins first has it written from then on, and fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -57,6 +57,10 @@ class Begun:
 class StreamListener(Protocol):
     """The port by which a follower is told."""
 
+    @property
+    def view(self) -> Hashable:
+        """Listeners of one view want and may know the same, so that an event is written once for all of them."""
+
     def event(self, one: CommandChange, /) -> bytes:
         """Nothing when it is none of theirs."""
 
@@ -65,6 +69,27 @@ class StreamListener(Protocol):
 
     def cut_off(self) -> None:
         """They leave too much, and are told no more."""
+
+
+class PageViews:
+    """A page that all are told of now, written once for each view of it."""
+
+    def __init__(self, page: StreamPage) -> None:
+        self.page: Final = page
+        self._written: dict[Hashable, bytes] = {}
+
+    def of(self, listener: StreamListener) -> bytes:
+        """Return what a listener is told of its events."""
+        if not self.page.changes:
+            return b""
+        view = listener.view
+        if view not in self._written:
+            self._written[view] = _written(listener, self.page.changes)
+        return self._written[view]
+
+
+def _written(listener: StreamListener, changes: Iterable[CommandChange]) -> bytes:
+    return b"".join(map(listener.event, changes))  # many small ones would keep much more memory from being freed
 
 
 class StreamFollower:
@@ -92,7 +117,7 @@ class StreamFollower:
 
     def took(self, page: StreamPage) -> bytes:
         """Return what they are told of a page that was read for them."""
-        told = b"".join(self._told(page, page.changes))
+        told = self._gap(page) + _written(self._listener, page.changes)
         self.marks, self.until = page.marks, max(page.until, self.whole)
         return told
 
@@ -102,7 +127,7 @@ class StreamFollower:
         self._latest = self.until
         for page in early:
             changes = [one for one in page.changes if self.marks.read(one.position.partition, one.position.mark)]
-            self._put(page, changes)
+            self._put(page, _written(self._listener, changes))
         self.marks = _READ
 
     def take(self) -> bytes:
@@ -111,20 +136,21 @@ class StreamFollower:
         self.until = self._latest
         return b"".join(waiting)
 
-    def tell(self, page: StreamPage) -> None:
+    def tell(self, views: PageViews) -> None:
         """Put by what is theirs, unless they have left too much of what came before."""
+        page = views.page
         if self._bytes > self._most_waiting_bytes:
             self._waiting.clear()
             self._early = None
             self._listener.cut_off()
         elif self._early is None:
-            self._put(page, page.changes)
+            self._put(page, views.of(self._listener))
         else:
             self._early.append(page)
             self._bytes += _ABOUT_BYTES * len(page.changes)
 
-    def _put(self, page: StreamPage, changes: Iterable[CommandChange]) -> None:
-        data = b"".join(self._told(page, changes))  # many small ones would keep much more memory from being freed
+    def _put(self, page: StreamPage, told: bytes) -> None:
+        data = self._gap(page) + told
         if data:
             self._waiting.append(data)
             self._bytes += len(data)
@@ -134,14 +160,12 @@ class StreamFollower:
         else:
             self.until = self._latest
 
-    def _told(self, page: StreamPage, changes: Iterable[CommandChange]) -> Iterator[bytes]:
-        if page.whole > self.whole:
-            self.whole = page.whole
-            self._counters["happening.gaps"] += 1
-            yield self._listener.gap(page.whole)
-        for one in changes:
-            if data := self._listener.event(one):
-                yield data
+    def _gap(self, page: StreamPage) -> bytes:
+        if page.whole <= self.whole:
+            return b""
+        self.whole = page.whole
+        self._counters["happening.gaps"] += 1
+        return self._listener.gap(page.whole)
 
 
 class CommandStream:
@@ -252,8 +276,9 @@ class CommandStream:
         self._marks, self._kept_on = page.marks, page.kept
         self._told = max(self._told, page.until, self._whole, *(one.position.ms for one in page.changes[-1:]))
         self._counters["happening.read"] += len(page.changes)
+        views = PageViews(page)
         for follower in self._followers:
-            follower.tell(page)
+            follower.tell(views)
         return page.complete
 
     async def _rest(self) -> None:

@@ -16,6 +16,8 @@ from tests.unit.assembly import ManualClock
 class Deaf:
     """A listener that wants nothing."""
 
+    view = None
+
     def event(self, _one: CommandChange) -> bytes:
         return b""
 
