@@ -85,29 +85,28 @@ class Tails:
         if self._followers >= self._limits.followers:
             raise CapacityError(f"{self._limits.followers} readers follow events on this node already")
         self._followers += 1
+        log = _LogReading(self._reader, databases, topic_filter, cursor)
         names = tuple(dict.fromkeys(one.database for one in shards))
         follower = _TailFollower(
             topic_filter, {name: _first(shards, name) for name in names}, self._limits.waiting_bytes
         )
         try:
+            await log.begin()
             while True:
-                page = await self._reader.page(databases, topic_filter, cursor, STEP)
-                yield EventBatch(page.events, page.cursor, page.lost)
-                cursor = page.cursor
-                if page.more:
+                yield await log.batch()
+                if log.more:
                     continue
                 follower.begin()
                 for name in names:
                     await self._join(name, follower)
                 # What came between the last page and the tail's place is in the log, and maybe in the tail as well.
-                behind = True
-                while behind:
-                    page = await self._reader.page(databases, topic_filter, cursor, STEP)
-                    cursor, behind = page.cursor, page.more
-                    if page.events or page.lost:
-                        yield EventBatch(page.events, cursor, page.lost)
-                async for batch in follower.batches(cursor):
-                    cursor = batch.cursor
+                log.more = True
+                while log.more:
+                    batch = await log.batch()
+                    if batch.events or batch.lost:
+                        yield batch
+                async for batch in follower.batches(log.cursor):
+                    log.cursor = batch.cursor
                     yield batch
                 self._counters["events.follower_behind"] += 1
                 for tail in [self._tails[name] for name in names if name in self._tails]:
@@ -150,6 +149,34 @@ class Tails:
 def _first(shards: Sequence[Shard], database: str) -> int:
     """The place of a database's first shard among all that are read."""
     return next(number for number, shard in enumerate(shards) if shard.database == database)
+
+
+class _LogReading:
+    """One reader's way through the log, up to its end. What is dropped before it gets there is lost, and it is told."""
+
+    def __init__(self, reader: EventsReader, databases: Databases, topic_filter: str, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.more = True
+        """Whether there may be more right now."""
+        self._reader = reader
+        self._databases = databases
+        self._topic_filter = topic_filter
+        self._gone = BEGINNING
+        """Up to where it is known that something is gone."""
+
+    async def begin(self) -> None:
+        """Take note of what is gone already, which is no news to whoever begins here."""
+        self._gone = await self._reader.gap(self._databases, self.cursor) or BEGINNING
+
+    async def batch(self) -> EventBatch:
+        """Read the next page. It is compared afterwards, as its events may be dropped while it is read."""
+        before = self.cursor
+        page = await self._reader.page(self._databases, self._topic_filter, before, STEP)
+        self.cursor, self.more, lost = page.cursor, page.more, page.lost
+        gone = await self._reader.gap(self._databases, before) or BEGINNING
+        if self._gone < gone <= max(page.cursor.positions):
+            self._gone, lost = gone, max(lost, gone)
+        return EventBatch(page.events, page.cursor, lost)
 
 
 class _TailFollower:
@@ -214,11 +241,14 @@ class _Tail:
         failed: Callable[[str, Exception], None],
     ) -> None:
         self._store = store
+        self._reader = reader
         self._again = again
         self._failed = failed
+        self._was_away = False
+        """Whether it has failed since it read last: something may have been dropped meanwhile."""
         self._shards = reader.database(database).all_shards()
         self._database = database
-        self._positions = list(heads.positions)
+        self._positions = heads.positions
         self._followers: dict[str, set[_TailFollower]] = {}  # by their filters
         self._filters: FilterTree[str] = FilterTree()
         self.task = asyncio.create_task(self._run(), name=f"tail of {database}")
@@ -248,24 +278,29 @@ class _Tail:
                 await self._store.wait(self._database, self._positions)
                 await self._read()
             except Exception as error:  # noqa: BLE001 - it is told, and those who follow must not wait for ever
+                self._was_away = True
                 self._failed(self._database, error)
                 await asyncio.sleep(self._again)
 
     async def _read(self) -> None:
-        found: list[Event] = []
-        lost = [BEGINNING] * len(self._shards)
-        for number, shard in enumerate(self._shards):
-            part = await self._store.read(shard, Reading(EVERYTHING, self._positions[number]), STEP)
-            found += part.events
-            lost[number] = part.lost
-            self._positions[number] = part.position
-        found.sort()
-        positions = tuple(self._positions)
+        """All shards or none: what was read of one comes again when another one cannot be read."""
+        before = self._positions
+        parts = [
+            await self._store.read(shard, Reading(EVERYTHING, position), STEP)
+            for shard, position in zip(self._shards, before, strict=True)
+        ]
+        gone = BEGINNING
+        if self._was_away:
+            gone = await self._reader.gap(self._database, Cursor(before)) or BEGINNING
+        self._was_away = False
+        lost = tuple(max(part.lost, gone) for part in parts)
+        self._positions = positions = tuple(part.position for part in parts)
+        found = sorted(event for part in parts for event in part.events)
         fitting: dict[str, list[Event]] = {wanted: [] for wanted in self._followers}
         for event in found:
             for wanted in self._filters.match(event.entry.topic.split("/")):
                 fitting[wanted].append(event)
         for wanted, events in fitting.items():
             for follower in tuple(self._followers[wanted]):
-                if not follower.put(self._database, events, positions, tuple(lost)):
+                if not follower.put(self._database, events, positions, lost):
                     self.leave(follower)

@@ -125,6 +125,84 @@ async def test_one_that_reads_too_slowly_goes_on_from_the_log() -> None:
     await stage.tails.close()
 
 
+async def test_one_that_reads_too_slowly_is_told_what_was_dropped_before_it_came_there() -> None:
+    stage = Stage(1)
+    await stage.say(600)
+    batches = stage.tails.follow("events", "#", stage.start)
+    first = await anext(batches)
+    assert (len(first.events), first.lost) == (500, 0)
+    (old,) = await stage.store.generations("events")
+    await stage.store.rotate("events", old.number)
+    await stage.say(2)
+    await stage.store.drop("events", old.number)  # its retention is over, or room is needed
+    (new,) = await stage.store.generations("events")
+    batch = await anext(batches)
+    assert (numbers(list(batch.events)), batch.lost) == ([601, 602], new.first - 1)
+    live = asyncio.create_task(anext(batches))
+    await turns()
+    await stage.say(1)
+    batch = await live
+    assert (numbers(list(batch.events)), batch.lost) == ([603], 0)
+    await batches.aclose()
+    await stage.tails.close()
+
+
+async def test_what_was_dropped_while_the_log_was_away_is_told_to_those_who_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage(1, again_seconds=0)
+    batches = stage.tails.follow("events", "#", stage.start)
+    first = asyncio.create_task(stage.take(batches, 1))
+    await turns()
+    await stage.say(1)
+    await first
+    live = asyncio.create_task(anext(batches))
+    with monkeypatch.context() as patched:
+        for call in ("wait", "read"):
+            patched.setattr(stage.store, call, away)
+        await stage.say(2)
+        await turns()
+        (old,) = await stage.store.generations("events")
+        await stage.store.rotate("events", old.number)
+        await stage.say(1)
+        await stage.store.drop("events", old.number)
+    (new,) = await stage.store.generations("events")
+    batch = await live
+    assert (numbers(list(batch.events)), batch.lost) == ([4], new.first - 1)
+    await stage.say(1)
+    batch = await anext(batches)
+    assert (numbers(list(batch.events)), batch.lost) == ([5], 0)
+    await batches.aclose()
+    await stage.tails.close()
+
+
+async def test_what_was_read_of_one_shard_comes_again_when_another_one_could_not_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage(2, again_seconds=0)
+    batches = stage.tails.follow("events", "#", stage.start)
+    first = asyncio.create_task(stage.take(batches, 1))
+    await turns()
+    await stage.say(1)
+    await first
+    real, fails = stage.store.read, [StoreUnavailableError("Redis is away")]
+
+    async def read(shard: Shard, reading: Reading, limit: int) -> Slice:
+        if shard.number == 1 and fails:
+            raise fails.pop()
+        return await real(shard, reading, limit)
+
+    monkeypatch.setattr(stage.store, "read", read)
+    await stage.say(10)
+    assert sorted(numbers(await stage.take(batches, 10))) == list(range(2, 12))
+    await batches.aclose()
+    await stage.tails.close()
+
+
+async def away(*_: object) -> None:
+    raise StoreUnavailableError("Redis is away")
+
+
 async def test_a_cursor_of_any_batch_goes_on_without_gap_and_without_repetition() -> None:
     stage = Stage()
     await stage.say(30)
