@@ -12,6 +12,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Self
 
@@ -35,9 +36,10 @@ class Spooled(NamedTuple):
 class Spool:
     """The file of one writer, which is locked; `open_spool` and `left_behind` make one."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: Path, file: FileIO) -> None:
         self._path = path
         self._file = file
+        """Without a buffer: what a full disk does not take would stay in one, and fail again with each call."""
         self._begin = 0
         """Where the lines begin that were not taken."""
         self._end = 0
@@ -77,10 +79,8 @@ class Spool:
             self._clear()
             head = {"writer": before.writer, "seq": before.seq, "hash": before.hash.hex()}
             chunk = json.dumps(head).encode() + b"\n" + chunk
-        self._file.seek(self._end)
         try:
-            self._file.write(chunk)
-            self._file.flush()
+            _write(self._file.fileno(), chunk, self._end)
             os.fdatasync(self._file.fileno())
         except OSError:
             self._file.truncate(self._end)
@@ -99,14 +99,14 @@ class Spool:
     def _first(self, before: ChainHead, most_lines: int, most_bytes: int) -> list[Spooled]:
         found: list[Spooled] = []
         chain, size = Chain(before.writer, before), 0
-        self._file.seek(self._begin)
-        while len(found) < most_lines and size < most_bytes and self._begin + size < self._end:
-            text = self._file.readline()
-            size += len(text)
-            spooled = _read(chain, text)
-            if spooled is None:
-                break
-            found.append(spooled)
+        with self._from(self._begin) as file:
+            while len(found) < most_lines and size < most_bytes and self._begin + size < self._end:
+                text = file.readline()
+                size += len(text)
+                spooled = _read(chain, text)
+                if spooled is None:
+                    break
+                found.append(spooled)
         return found
 
     def take(self, lines: Sequence[Spooled]) -> None:
@@ -131,21 +131,30 @@ class Spool:
 
     def recover(self) -> Self:
         """Find what another process has left in the file."""
-        self._file.seek(0)
-        first = self._file.readline()
+        with self._from(0) as file:
+            self._recover(file)
+        return self
+
+    def _recover(self, file: BinaryIO) -> None:
+        first = file.readline()
         try:
             head = json.loads(first)
             chain = Chain(
                 str(head["writer"]), ChainHead(str(head["writer"]), int(head["seq"]), bytes.fromhex(head["hash"]))
             )
         except (ValueError, KeyError, TypeError):
-            return self
+            return
         self._chain, self._begin, self._end = Chain(chain.head.writer, chain.head), len(first), len(first)
-        for text in self._file:
+        for text in file:
             if _read(chain, text) is None:
                 break
             self._end += len(text)
-        return self
+
+    def _from(self, place: int) -> BinaryIO:
+        """The file, to be read from there on."""
+        file = os.fdopen(self._file.fileno(), "rb", closefd=False)
+        file.seek(place)
+        return file
 
 
 def open_spool(folder: Path, writer: str) -> Spool:
@@ -168,15 +177,23 @@ def left_behind(folder: Path) -> Iterator[Spool]:
         yield Spool(path, file).recover()
 
 
-def _locked(path: Path, *, create: bool) -> BinaryIO:
+def _locked(path: Path, *, create: bool) -> FileIO:
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-    file = os.fdopen(os.open(path, flags, 0o600), "r+b")
+    file = FileIO(os.open(path, flags, 0o600), "r+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
         raise
     return file
+
+
+def _write(descriptor: int, chunk: bytes, place: int) -> None:
+    """Write all of it there; a disk that is nearly full takes a part first."""
+    left = memoryview(chunk)
+    while left:
+        count = os.pwrite(descriptor, left, place)
+        left, place = left[count:], place + count
 
 
 def _read(chain: Chain, text: bytes) -> Spooled | None:

@@ -6,9 +6,10 @@ import asyncio
 import itertools
 import json
 import os
+import resource
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -257,6 +258,34 @@ async def test_a_disk_that_takes_nothing_leaves_lines_in_memory(
     audit.registered(registration("last"), 0.0)
     await audit.close()
     assert [one["command"] for one in store.told] == ["c0", "c1", "last"]
+
+
+@contextmanager
+def nothing_fits_behind(file: Path) -> Iterator[None]:
+    """As on a full disk: of what is written behind the end of this file, a part of a line is taken."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 100, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+async def test_a_full_disk_keeps_no_line_from_a_database_that_is_back(
+    spooled: Callable[[str], Audit], store: Store, tmp_path: Path
+) -> None:
+    audit = spooled("node-1/a")
+    audit.followed({"topic": "x" * 2**20})
+    await fail(audit, store)
+    (file,) = tmp_path.iterdir()
+    with nothing_fits_behind(file):
+        audit.registered(registration("c0"), 0.0)
+        await fail(audit, store)
+        assert audit.fills()["audit"].size == 1
+        await audit._write()
+        assert [one["kind"] for one in store.told] == ["stream", "command"]
+        await audit.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 class SlowStore(Store):
