@@ -69,6 +69,7 @@ async def test_pages_go_from_the_newest_line_backwards(audit: AuditStore) -> Non
     ]
     assert len((await audit.page(AuditQuery(who="p1", device="d0", tenant="a"))).entries) == 1
     assert len((await audit.page(AuditQuery(since_us=8))).entries) == 4
+    assert (await audit.page(AuditQuery(who="p1\0"))).entries == []  # PostgreSQL has no such text
 
 
 async def all_pages(audit: AuditStore, query: AuditQuery) -> list[AuditEntry]:
