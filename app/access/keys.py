@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -11,10 +11,11 @@ from app.access.administration import AccessAdministrator
 from app.access.follower import View
 from app.core.access.admins import counts
 from app.core.access.callers import Caller, CallerStanding
-from app.core.access.changes import Change, Put, Revoke
+from app.core.access.changes import Change, Put
 from app.core.access.devices import device_principal, is_device_principal
+from app.core.access.endings import expiry, revocation
 from app.core.access.identify import stand
-from app.core.access.keys import Key, by_key
+from app.core.access.keys import Key
 from app.core.access.model import Credential, Principal, Scheme
 from app.core.errors import EntryConflictError, EntryNotFoundError, ForbiddenError, InvalidInputError
 
@@ -76,7 +77,7 @@ class KeyAdministrator:
     async def rotate(
         self, caller: Caller | None, key_id: str, *, grace_us: int, days: int | None
     ) -> tuple[Key, Credential, Credential]:
-        """A key that may do the same; the old one, which ends after `grace_us`."""
+        """A key that may do the same; the old one, which ends after `grace_us`, as do logins that it has begun."""
         key = self._new_key()
         made: list[Credential] = []
 
@@ -90,9 +91,9 @@ class KeyAdministrator:
                 raise EntryConflictError(f"key {key_id!a} counts no more: make a new one")
             self._check_room(view, old.principal_id)
             end = now_us + grace_us
-            ended = replace(old, expires_us=end if old.expires_us is None else min(end, old.expires_us))
-            made[:] = [_credential(key, old.principal_id, old.name, old.narrow, now_us, _end(now_us, days)), ended]
-            return [Put(made[0]), Put(made[1])]
+            new = _credential(key, old.principal_id, old.name, old.narrow, now_us, _end(now_us, days))
+            made[:] = [new, *expiry(old, view.document.credentials, end, now_us)]
+            return [Put(one) for one in made]
 
         await self._administration.change(caller, decide)
         return key, made[0], made[1]
@@ -101,9 +102,8 @@ class KeyAdministrator:
         """End a key for ever, and the logins that it has begun; one that was revoked stays so."""
 
         def decide(view: View) -> list[Change]:
-            ended = [self._find(caller, view, key_id), *_begun_by(view, key_id)]
-            now_us = self._administration.now_us
-            return [Revoke(credential_id=one.id, at_us=now_us) for one in ended if one.revoked_us is None]
+            key = self._find(caller, view, key_id)
+            return revocation(key, view.document.credentials, self._administration.now_us)
 
         await self._administration.change(caller, decide)
 
@@ -150,11 +150,6 @@ class KeyAdministrator:
         now_us = self._administration.now_us
         if sum(one.principal_id == owner and counts(one, now_us) for one in view.document.credentials) >= MOST:
             raise EntryConflictError(f"{owner!a} has {MOST} keys that count, which is the most: revoke one first")
-
-
-def _begun_by(view: View, key_id: str) -> list[Credential]:
-    begun = by_key(key_id)
-    return [one for one in view.document.credentials if one.scheme is Scheme.LOGIN and one.name == begun]
 
 
 def _end(now_us: int, days: int | None) -> int | None:

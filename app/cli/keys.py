@@ -160,6 +160,7 @@ def rotate(
 ) -> None:
     """Create a key with the same rights, and let the old one expire. Exit code: 0 done, 2 it cannot be created."""
     from app.core.access.changes import Put
+    from app.core.access.endings import expiry
     from app.core.durations import parse_duration
 
     try:
@@ -174,8 +175,7 @@ def rotate(
         if not counts(old, now_us):
             raise Stop(f"key {key_id!a} is {_state(old, now_us)}: make a new one by homing keys create", Exit.USAGE)
         new = _credential(key, old.principal_id, old.name, now_us, end_of(days, now_us, never=never))
-        end = ends if old.expires_us is None else min(ends, old.expires_us)
-        return [Put(replace(new, narrow=old.narrow)), Put(replace(old, expires_us=end))]
+        return [Put(one) for one in (replace(new, narrow=old.narrow), *expiry(old, document.credentials, ends, now_us))]
 
     after = with_directory(lambda directory: change(directory, decide))
     old = _find_key(after, key_id)
@@ -186,14 +186,12 @@ def rotate(
 @application.command()
 def revoke(key_id: KeyId) -> None:
     """Revoke a key for good. Exit code: 0 revoked, 2 there is no such key."""
-    from app.core.access.changes import Revoke
+    from app.core.access.endings import revocation
 
     now_us = instant()
 
     def decide(document: Document) -> Sequence[Change]:
-        if _find_key(document, key_id).revoked_us is not None:
-            return ()
-        return [Revoke(credential_id=key_id, at_us=now_us)]
+        return revocation(_find_key(document, key_id), document.credentials, now_us)
 
     after = with_directory(lambda directory: change(directory, decide))
     tell(err, f"Key {key_id} is revoked since {shown(_find_key(after, key_id).revoked_us)}. {FOLLOWED}")

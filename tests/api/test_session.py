@@ -15,7 +15,7 @@ from app.runtime.system import SystemClock
 from app.server.hosts import Hosts
 from tests.api.rig import COMMANDS, Rig, until
 from tests.api.serving import Served, answer_to, serving
-from tests.api.test_access import Site, guarded
+from tests.api.test_access import OWN, Site, guarded
 from tests.api.test_framing import statuses
 from tests.api.test_login import PASSWORD, with_people
 
@@ -89,6 +89,13 @@ async def test_a_narrowed_key_begins_a_login_that_is_narrowed_and_ends_with_it(s
     assert expires_at == (await me(site, site.headers("narrow"))).json()["expires_at"]
 
 
+async def test_the_key_of_a_device_begins_none(site: Site) -> None:
+    made = await site.rig.http.post("/v1/keys", json={"device": OWN}, headers=site.headers("boss"))
+    assert made.status_code == 201, made.text
+    refused = await begun(site, key=made.json()["key"])
+    assert (refused.status_code, "set-cookie" in refused.headers) == (403, False)
+
+
 async def test_logging_out_ends_the_login_and_takes_the_cookie_away(site: Site) -> None:
     session = await session_of(site)
     gone = await site.rig.http.delete("/console/session", headers=session)
@@ -111,6 +118,15 @@ async def test_a_key_that_is_revoked_ends_what_it_has_begun_and_those_who_wait(s
     assert (await waiting).status_code == 401
     for session in (first, second):
         assert (await me(site, session)).status_code == 401
+
+
+async def test_a_key_that_is_rotated_ends_what_it_has_begun_when_it_ends(site: Site) -> None:
+    session = await session_of(site, "operator")
+    path = f"/v1/keys/{site.keys['operator'].id}/rotate"
+    rotated = await site.rig.http.post(path, json={"grace": "0s"}, headers=site.headers("boss"))
+    assert rotated.is_success, rotated.text
+    for headers in (site.headers("operator"), session):
+        assert (await me(site, headers)).status_code == 401
 
 
 async def test_a_login_that_is_revoked_by_its_own_id_ends(site: Site) -> None:

@@ -13,6 +13,7 @@ from app.access.authority import Authority
 from app.access.follower import View
 from app.core.access.callers import EVER, Caller, CallerStanding
 from app.core.access.changes import Change, Put, Remove, Revoke
+from app.core.access.devices import is_device_principal
 from app.core.access.identify import stand
 from app.core.access.keys import Key, RandomBytes, by_key, make_key
 from app.core.access.limits import Buckets
@@ -20,7 +21,7 @@ from app.core.access.model import Credential, Principal, Scheme
 from app.core.access.rules import Limit
 from app.core.access.snapshot import Snapshot
 from app.core.clock import Clock, wall_us
-from app.core.errors import EntryConflictError, InvalidInputError, RateLimitError, UnauthenticatedError
+from app.core.errors import EntryConflictError, ForbiddenError, InvalidInputError, RateLimitError, UnauthenticatedError
 from app.runtime.telemetry import Counters
 
 LIFE: Final = timedelta(hours=12)
@@ -99,8 +100,8 @@ class Logins:
     async def begin_by_key(self, caller: Caller | None, address: str) -> IssuedLogin:
         """A login that may do what the key of the caller may, and ends with it.
 
-        UnauthenticatedError when that key counts no more; InvalidInputError for a token; RateLimitError;
-        DirectoryUnavailableError when it cannot be put on record.
+        UnauthenticatedError when that key counts no more; InvalidInputError for a token; ForbiddenError for a device,
+        which makes no keys; RateLimitError; DirectoryUnavailableError when it cannot be put on record.
         """
         shown = None if caller is None else caller.credential_id
         if caller is None or shown is None:
@@ -114,6 +115,8 @@ class Logins:
             if not isinstance(standing, CallerStanding) or standing.credential is None or standing.principal is None:
                 raise UnauthenticatedError(_ENDED)
             person, given = standing.principal, standing.credential
+            if is_device_principal(person.id):
+                raise ForbiddenError("a device has no session: whoever administers it logs in by a key of their own")
             end = min(now_us + LIFE // _MICROSECOND, standing.expires_us)
             made[:] = [IssuedLogin(make_key(self._random), person.id, person.tenant_id, end)]
             credential = _credential(made[0], max(now_us, person.not_before_us))

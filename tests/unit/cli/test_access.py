@@ -17,10 +17,10 @@ import pytest
 from app.core.access.callers import Caller
 from app.core.access.changes import Put
 from app.core.access.identify import identify_key
-from app.core.access.keys import Key, parse_key
-from app.core.access.model import Credential, Document, Kind, Principal
+from app.core.access.keys import Key, by_key, make_key, parse_key
+from app.core.access.model import Credential, Document, Kind, Principal, Scheme
 from app.core.access.snapshot import Snapshot
-from app.runtime.system import SystemClock
+from app.runtime.system import SystemClock, random_bytes
 from app.store.engine import open_directory
 from tests.unit.cli.conftest import Homing, Read
 
@@ -37,6 +37,23 @@ def credential_of(document: Document, key: str) -> Credential:
 
 def counts(document: Document, key: str) -> bool:
     return isinstance(identify_key(Snapshot.of(document), key, round(SystemClock().wall() * 1e6)), Caller)
+
+
+def begun_by(document: Document, key: str) -> str:
+    """The key of a login that this key has begun, as a node puts it on record."""
+    of_key, login = credential_of(document, key), make_key(random_bytes)
+    made = replace(of_key, id=login.id, digest=login.digest, scheme=Scheme.LOGIN, name=by_key(of_key.id))
+    put(made)
+    return login.text
+
+
+def put(credential: Credential) -> None:
+    async def put_on_record() -> None:
+        directory = open_directory(f"sqlite:///{Path.cwd()}/access.db", new_cluster_id=str)
+        await directory.apply([Put(credential)])
+        await directory.close()
+
+    asyncio.run(put_on_record())
 
 
 def principal(document: Document, name: str) -> Principal:
@@ -66,14 +83,7 @@ class TestInit:
     def test_who_lost_every_key_gets_another(self, homing: Homing, read: Read) -> None:
         """The only key has ended, as 0 days later it would."""
         first = homing("access", "init", "--days", "1")[1].strip()
-        document = read()
-
-        async def end() -> None:
-            directory = open_directory(f"sqlite:///{Path.cwd()}/access.db", new_cluster_id=str)
-            await directory.apply([Put(replace(document.credentials[0], expires_us=1))])
-            await directory.close()
-
-        asyncio.run(end())
+        put(replace(read().credentials[0], expires_us=1))
         second = homing("access", "init")[1].strip()
         assert counts(read(), second)
         assert not counts(read(), first)
@@ -280,6 +290,16 @@ class TestKeys:
         assert "is revoked" in err
         assert key_id not in homing("keys", "list")[1]
         assert key_id in homing("keys", "list", "--all")[1]
+
+    @pytest.mark.parametrize("verb", [("revoke",), ("rotate", "--grace", "0s")])
+    def test_what_ends_a_key_ends_the_logins_that_it_has_begun(
+        self, homing: Homing, read: Read, admin_key: str, verb: tuple[str, ...]
+    ) -> None:
+        ci = homing("keys", "create", "ci")[1].strip()
+        logins = {key: begun_by(read(), key) for key in (admin_key, ci)}
+        assert all(counts(read(), one) for one in logins.values())
+        assert homing("keys", *verb, ci.split("_")[1])[0] == 0
+        assert [counts(read(), one) for one in (ci, logins[ci], logins[admin_key])] == [False, False, True]
 
     def test_the_last_key_of_the_last_admin_is_not_revoked(self, homing: Homing, read: Read, admin_key: str) -> None:
         code, _, err = homing("keys", "revoke", admin_key.split("_")[1])
