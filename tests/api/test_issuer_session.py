@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote_plus
 
 import httpx
 import pytest
@@ -20,7 +22,7 @@ from homing_rig.issuer import CODE, Issuer, serving
 from tests.api.rig import until
 from tests.api.test_access import Site, guarded
 from tests.api.test_oidc import GROUP, seconds_now
-from tests.unit.access.signing import AUDIENCE, EC, claims, public_set, signed
+from tests.unit.access.signing import AUDIENCE, EC, ED, claims, public_set, signed
 
 CONSOLE: Final = "http://127.0.0.1/console/"
 BEGIN: Final = "/console/session/oidc"
@@ -180,6 +182,36 @@ async def test_an_issuer_that_fails_or_does_not_answer_costs_a_sentence(place: P
         place.issuer.exchange = exchange
         asked = await place.begin()
         assert await place.come_back(code=CODE, state=asked["state"]) == f"{CONSOLE}?login=away"
+
+
+async def test_who_logs_in_right_after_the_issuer_has_changed_its_keys_is_logged_in(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.access.login.jwks.EXTRA_SECONDS", 0.0)
+    place.issuer.body, now = public_set(ED), seconds_now()
+    place.issuer.tokens = lambda: signed(
+        claims(iss=place.issuer.url, iat=now - 60, exp=now + 600, groups=[GROUP]), ED, "EdDSA"
+    )
+    asked = await place.begin()
+    assert await place.come_back(code=CODE, state=asked["state"]) == CONSOLE
+    assert await place.logged_in() is not None
+
+
+async def test_a_client_is_known_by_a_secret_of_any_characters(tmp_path: Path) -> None:
+    client, secret = "urn:homing:console", "p%s +wörd:"
+    async with serving(public_set(EC)) as issuer:
+        oidc = {"issuer": issuer.url, "audience": AUDIENCE, "client_id": client, "console_url": CONSOLE}
+        async with guarded(tmp_path, oidc={**oidc, "client_secret": secret}) as site:
+            authority: Any = site.rig.application.ports.access
+            await until(lambda: len(authority._tokens._keys) > 0)
+            place = Place(site, issuer, {})
+            issuer.tokens = lambda: "a.b.c"
+            asked = await place.begin()
+            assert await place.come_back(code=CODE, state=asked["state"]) == f"{CONSOLE}?login=refused"
+    (shown,) = issuer.clients
+    assert shown is not None
+    name, _, word = b64decode(shown.removeprefix("Basic ")).decode().partition(":")
+    assert (unquote_plus(name), unquote_plus(word)) == (client, secret)
 
 
 async def test_so_many_wait_for_the_issuer_and_no_more(place: Place) -> None:

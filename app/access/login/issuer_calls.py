@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
+from urllib.parse import quote_plus
 
 import aiohttp
 
@@ -35,10 +36,10 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes:
 async def post(url: str, form: Mapping[str, str], client: tuple[str, str] | None) -> tuple[int, bytes]:
     """Send a form and return status and body; InvalidInputError when it is too long, ConnectionError.
 
-    `client` is a name and its secret, for HTTP's basic authentication.
+    `client` is a name and its secret, for HTTP's basic authentication as RFC 6749, section 2.3.1, wants it.
     """
-    auth = None if client is None else aiohttp.BasicAuth(*client)
-    async with calling() as session, session.post(url, data=form, auth=auth, allow_redirects=False) as response:
+    known = {} if client is None else {"Authorization": aiohttp.encode_basic_auth(*map(quote_plus, client))}
+    async with calling() as session, session.post(url, data=form, headers=known, allow_redirects=False) as response:
         return response.status, await _body_of(response)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from app.access.login.issuer_calls import OK, post
 from app.access.login.jwks import IssuerKeys
+from app.access.login.tokens import key_id_of
 from app.core.access.code_flow import (
     SECRET_BYTES,
     IssuerClient,
@@ -86,6 +87,10 @@ class IssuerLogins:
 
     async def _exchange(self, url: str, form: Mapping[str, str]) -> str | LoginFault:
         status, body = await post(url, form, (self.client.client_id, self._secret) if self._secret else None)
-        if status == OK:
-            return token_of(body)
-        return LoginFault.DENIED if status == NO_CODE else LoginFault.AWAY
+        if status != OK:
+            return LoginFault.DENIED if status == NO_CODE else LoginFault.AWAY
+        token = token_of(body)
+        kid = None if isinstance(token, LoginFault) else key_id_of(token)
+        if kid is not None:  # the issuer may sign with a new key since a moment ago
+            await self._keys.look_for(kid)
+        return token

@@ -60,6 +60,11 @@ class IssuerKeys:
             _ = self._fetch()
         return key
 
+    async def look_for(self, kid: str) -> None:
+        """Return once this key is known, or the issuer has been asked for it, as `find` asks."""
+        if self.find(kid) is None and self._fetching is not None:
+            await asyncio.wait({self._fetching})
+
     def __len__(self) -> int:
         return len(self._keys) if self._is_fresh() else 0
 

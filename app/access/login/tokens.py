@@ -143,6 +143,12 @@ class Tokens:
         )
 
 
+def key_id_of(text: str) -> str | None:
+    """The id of the key by which a token says that it is signed; None where it says none, or is no token."""
+    header = _header(text)
+    return None if isinstance(header, TokenFault) else header[1]
+
+
 def _header(text: str) -> tuple[str, str] | TokenFault:
     """Algorithm and key id, of a token that says nothing which would have to be obeyed."""
     if len(text) > MAX_LENGTH or not text.isascii() or text.count(".") != 2:  # noqa: PLR2004 - the dots of a JWS

@@ -33,6 +33,8 @@ class Issuer:
         """What the browser came with to log in the last time."""
         self.forms: list[dict[str, str]] = []
         """What tokens were asked for with."""
+        self.clients: list[str | None] = []
+        """The `Authorization` beside it."""
 
     async def good(self, _request: web.Request) -> web.StreamResponse:
         """Answer with the keys."""
@@ -59,6 +61,7 @@ class Issuer:
         """Give the token for the code to whoever has begun the login (RFC 7636, section 4.6)."""
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.forms.append(form)
+        self.clients.append(request.headers.get("Authorization"))
         verifier = form.get("code_verifier", "").encode()
         if form.get("code") != CODE or part(sha256(verifier).digest()) != self.asked_for.get("code_challenge"):
             return web.json_response({"error": "invalid_grant"}, status=400)
