@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -121,7 +122,10 @@ class HttpSender:
 
 
 async def _beginning(content: StreamReader) -> bytes:
-    return await content.read(MOST_REPLY)
+    """The first bytes of a body; that it stalls or breaks off changes nothing about the status before it."""
+    with suppress(TimeoutError, ClientError, OSError):
+        return await content.read(MOST_REPLY)
+    return b""
 
 
 async def _whole(content: StreamReader) -> bytes:

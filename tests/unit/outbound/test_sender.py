@@ -17,7 +17,7 @@ from app.core.webhooks.destinations import networks, refusal, refusal_of_host
 from app.core.webhooks.endpoints import validate_url
 from app.outbound import sender as module
 from app.outbound.sender import HttpSender
-from homing_rig.receivers import Receiver, receiving
+from homing_rig.receivers import Answer, Receiver, receiving
 from tests.waiting import turns
 
 PRIVATE = (
@@ -223,6 +223,27 @@ class TestAnAttempt:
         made = HttpSender(allowed=networks(["127.0.0.0/8"]), user_agent="homing/test", seconds=0.05)
         assert (await made.post(receiver.url, {}, b"{}")).reason == "no reply within 0.05 s"
         await made.close()
+
+    async def test_a_body_that_stalls_or_breaks_off_changes_nothing_about_the_status(
+        self, neighbour: HttpSender, receiver: Receiver
+    ) -> None:
+        def answering(status: int, *, breaks_off: bool) -> Answer:
+            async def answer(request: web.Request) -> web.Response:
+                response = web.StreamResponse(status=status, headers={"content-length": "5"})
+                await response.prepare(request)
+                if breaks_off and request.transport is not None:
+                    request.transport.close()
+                await asyncio.Event().wait()
+                raise AssertionError
+
+            return answer
+
+        receiver.answer = answering(410, breaks_off=True)
+        assert (await neighbour.post(receiver.url, {}, b"{}")).gone
+        receiver.answer = answering(200, breaks_off=False)
+        impatient = HttpSender(allowed=networks(["127.0.0.0/8"]), user_agent="homing/test", seconds=1.0)
+        assert (await impatient.post(receiver.url, {}, b"{}")).delivered
+        await impatient.close()
 
     async def test_an_endless_answer_is_not_read_to_its_end(self, neighbour: HttpSender, receiver: Receiver) -> None:
         async def endless(request: web.Request) -> web.Response:
