@@ -89,6 +89,10 @@ class QueueParcels:
         await self._queues.settle(queue, _all(parcel.claim, how))
         return failing
 
+    def forget(self, endpoint_id: str) -> None:
+        """See ParcelSource."""
+        self._failing.pop(endpoint_id, None)
+
     def _note(self, endpoint: Endpoint, reply: Reply) -> int:
         """Remember whether it fails; for how long it has done so (µs)."""
         if reply.delivered:

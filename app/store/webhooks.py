@@ -66,4 +66,4 @@ class WebhookStore(Protocol):
         """Return the number of deliveries that wait for each endpoint."""
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
-        """Forget what waits after `duration`, or (None) not at all."""
+        """Forget what waits after `duration`, or (None) not at all: then its failures count anew as well."""

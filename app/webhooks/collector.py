@@ -48,14 +48,18 @@ class Collector:
         self._counters = counters
         self._log = structlog.get_logger()
 
-    async def collect(self, partitions: Sequence[int]) -> None:
-        """Move all that is there. What is queued when this node dies is queued again, and known for what it is."""
-        while notices := await self._store.outbox(partitions, ROUND):
-            known = await self._commands.get([one.command_id for one in notices])
-            moved = [one for one, command in zip(notices, known, strict=True) if await self._tell(one, command)]
-            await self._store.forget(moved)
-            if len(moved) < len(notices):
-                return
+    async def collect(self, partitions: Sequence[int]) -> bool:
+        """Move what is there, of each partition so much at once; whether there may be more.
+
+        What is queued when this node dies is queued again, and known for what it is.
+        """
+        notices = await self._store.outbox(partitions, ROUND)
+        if not notices:
+            return False
+        known = await self._commands.get([one.command_id for one in notices])
+        moved = [one for one, command in zip(notices, known, strict=True) if await self._tell(one, command)]
+        await self._store.forget(moved)
+        return ROUND <= len(notices) == len(moved)
 
     async def disable(self, endpoint: Endpoint, reason: str) -> None:
         """Serve it no more, keep what waits for a day, and tell the others of its tenant."""

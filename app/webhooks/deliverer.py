@@ -69,17 +69,22 @@ class Deliverer:
         """Work until cancelled."""
         try:
             while True:
+                more = False
                 try:
-                    await self.round()
+                    more = await self.round()
                 except HomingError as error:
                     self._log.debug("webhook_round_skipped", reason=str(error))
-                await asyncio.sleep(self._interval)
+                await asyncio.sleep(0 if more else self._interval)
         finally:
             await end([task for _, task in self._lanes.values()])
             self._lanes.clear()
 
-    async def round(self) -> None:
-        """One look at endpoints, nodes and outbox."""
+    async def round(self) -> bool:
+        """One look at endpoints, nodes and outbox; whether there may be more in it.
+
+        However fast commands end, lanes get their turn after each look.
+        """
+        more = False
         await self._book.refresh()
         live = tuple(await self._live())
         if live != self._known_live:
@@ -87,9 +92,10 @@ class Deliverer:
         self._staff()
         if self._book.all:
             await self._waiting.count()
-            await self._collector.collect(self._share)
+            more = await self._collector.collect(self._share)
         for lane, _ in self._lanes.values():
             lane.wake()
+        return more
 
     def _staff(self) -> None:
         """A lane for each endpoint that falls to this node, and no other."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import structlog
 
@@ -18,7 +18,7 @@ from app.runtime.telemetry import Counters
 from app.webhooks.parcels import Parcel, ParcelSource
 
 MOST_IN_FLIGHT: Final = 8
-Disable = Callable[[Endpoint, str], Awaitable[None]]
+Disable = Callable[[Endpoint, str], Coroutine[Any, Any, None]]
 """Serves the endpoint no more, for a reason."""
 
 
@@ -46,6 +46,7 @@ class DeliveryLane:
         self._now = now
         self._counters = counters
         self._flying: set[asyncio.Task[None]] = set()
+        self._disabling: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
         self._log = structlog.get_logger().bind(webhook_id=endpoint_id)
 
@@ -67,6 +68,9 @@ class DeliveryLane:
                     self._woken.clear()
         finally:
             await end(self._flying)
+            endpoint = self._endpoint(self._id)
+            if endpoint is None or not endpoint.enabled:
+                self._source.forget(self._id)
 
     async def _claim(self, endpoint: Endpoint) -> bool:
         """True if there may be more to claim."""
@@ -95,8 +99,15 @@ class DeliveryLane:
         try:
             failing = await self._source.settle(endpoint, parcel, reply)
             if reply.gone:
-                await self._disable(endpoint, "the receiver answered 410: it wants nothing any more")
+                await self._give_up(endpoint, "the receiver answered 410: it wants nothing any more")
             elif failing >= GIVEN_UP_AFTER:
-                await self._disable(endpoint, "it did nothing but fail for three days")
+                await self._give_up(endpoint, "it did nothing but fail for three days")
         except HomingError as error:  # the claim ends by itself, and it is tried again
             self._log.debug("webhook_settle_failed", reason=str(error))
+
+    async def _give_up(self, endpoint: Endpoint, reason: str) -> None:
+        """Disable the endpoint, which ends this lane and its attempts: others are told of it nevertheless."""
+        disabling = asyncio.create_task(self._disable(endpoint, reason), name=f"webhook {self._id} is disabled")
+        self._disabling.add(disabling)
+        disabling.add_done_callback(self._disabling.discard)
+        await asyncio.shield(disabling)

@@ -47,6 +47,9 @@ class ParcelSource(Protocol):
     async def settle(self, endpoint: Endpoint, parcel: Parcel, reply: Reply) -> int:
         """Note the reply. Return for how long (µs) the endpoint has done nothing but fail; 0 after a success."""
 
+    def forget(self, endpoint_id: str) -> None:
+        """The endpoint is served no more. If it is again, its failures count anew."""
+
 
 @dataclass(slots=True)
 class ParcelSources:
@@ -84,3 +87,6 @@ class StoredDeliveries:
                 "webhook_given_up", webhook_id=endpoint.id, event_id=delivery.event_id, reason=reply.reason
             )
         return await self._store.settle(endpoint.id, tried)
+
+    def forget(self, endpoint_id: str) -> None:
+        """See ParcelSource. The store knows of failures, and hears of it from who enables the endpoint."""

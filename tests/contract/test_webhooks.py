@@ -293,6 +293,22 @@ class TestQueue:
             await hooks.settle(WH, tried(one, Reply(200)))
         assert len((await hooks.deliveries(WH, 10)).deliveries) == 2
 
+    async def test_the_failures_of_one_that_is_enabled_again_count_anew(
+        self, backend: Backend, hooks: WebhookStore
+    ) -> None:
+        async def failed() -> int:
+            await hooks.enqueue(WH, delivery())
+            (one,) = await hooks.claim(WH, 1, HOLD)
+            return await hooks.settle(WH, tried(one, FAILED))
+
+        await failed()
+        await backend.advance(2 * MOMENT)
+        assert await failed() > 0
+        await hooks.keep(WH, HOLD)
+        assert await failed() > 0
+        await hooks.keep(WH, None)
+        assert await failed() == 0
+
     async def test_what_waits_for_a_disabled_one_is_forgotten_in_the_end(
         self, backend: Backend, hooks: WebhookStore
     ) -> None:

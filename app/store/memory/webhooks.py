@@ -239,7 +239,11 @@ class MemoryWebhooks:
         return [len(self._queue(one).due) for one in endpoint_ids]
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
-        self._queue(endpoint_id).forget_at = None if duration is None else self._now() + micros(duration)
+        queue = self._queue(endpoint_id)
+        if duration is None:
+            queue.forget_at, queue.failing_since = None, 0
+        else:
+            queue.forget_at = self._now() + micros(duration)
         self._changed((QUEUE_ROW, endpoint_id))
 
     def _queue(self, endpoint_id: str) -> _DeliveryQueue:

@@ -150,8 +150,9 @@ class RedisWebhooks:
         return [one if isinstance(one, int) else 0 for one in replies]
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
-        ms = IDLE_MS if duration is None else micros(duration) // 1000
-        await self._lanes.call_for_list([("PEXPIRE", one, ms) for one in keys.webhook(endpoint_id)])
+        ms, names = IDLE_MS if duration is None else micros(duration) // 1000, keys.webhook(endpoint_id)
+        failing = [] if duration is not None else [("DEL", names[3])]
+        await self._lanes.call_for_list([*failing, *(("PEXPIRE", one, ms) for one in names)])
 
     async def _call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
         (reply,) = await self._lanes.replies_for_list([command])

@@ -144,3 +144,11 @@ async def test_a_loan_that_is_shorter_than_an_attempt_is_made_longer() -> None:
     queues, parcels, _, endpoint = staged(loan=timedelta(seconds=1))
     await parcels.claim(endpoint, 8)
     assert queues.said == [(SettleHow.EXTEND, 8, 30_000_000)]
+
+
+async def test_the_failures_of_an_endpoint_that_was_not_served_meanwhile_count_anew() -> None:
+    _, parcels, clock, endpoint = staged()
+    await attempt(parcels, endpoint, BROKEN)
+    clock.advance(72 * 3600)
+    parcels.forget(endpoint.id)
+    assert await attempt(parcels, endpoint, BROKEN) == 0
