@@ -61,11 +61,12 @@ export function usePages(path, member) {
   /** @param {string | null} cursor @param {AbortSignal} [signal] */
   async function read(cursor, signal) {
     if (path === null) return;
+    const fits = (/** @type {any} */ before) => cursor === null || (before.path === path && before.cursor === cursor); // it may be another list by now
     try {
       const page = await call("GET", cursor === null ? path : `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`, { signal });
-      set((before) => ({ path, rows: [...(cursor === null ? [] : before.rows), ...page[member]], cursor: page.more === false ? null : page.cursor, loaded: true, error: null }));
+      set((before) => (fits(before) ? { path, rows: [...(cursor === null ? [] : before.rows), ...page[member]], cursor: page.more === false ? null : page.cursor, loaded: true, error: null } : before));
     } catch (error) {
-      if (!signal?.aborted) set((before) => ({ ...before, path, error }));
+      if (!signal?.aborted) set((before) => (fits(before) ? { ...before, path, error } : before));
     }
   }
   useEffect(() => {

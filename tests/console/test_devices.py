@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -66,6 +68,61 @@ async def test_no_text_of_a_device_becomes_anything_else(there: Site, open_page:
         await expect(page.get_by_text(f"{len(TEXTS)} devices shown")).to_be_visible()
         await expect(page.get_by_text("⟨U+202E⟩turned").first).to_be_visible()
         await harmless(page)
+
+
+async def test_what_comes_late_of_another_list_is_left_out(there: Site, open_page: OpenPage) -> None:
+    (one, *_) = (await there.rig.http.get("/v1/devices?heard=true")).json()["devices"]
+    asked, let = asyncio.Event(), asyncio.Event()
+
+    async def answer(route: Route) -> None:
+        found: dict[str, Any] = {"devices": [{**one, "id": "dock-1"}], "cursor": "c1"}
+        if "cursor=c1" in route.request.url:
+            asked.set()
+            await let.wait()
+            found = {"devices": [{**one, "id": "dock-2"}], "cursor": None}
+        elif "id=lamp" in route.request.url:
+            found = {"devices": [{**one, "id": "lamp-1"}], "cursor": None}
+        await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    async with open_page(there.page()) as page:
+        await page.route("**/v1/devices?*", answer)
+        await page.goto(there.page("devices"))
+        await page.get_by_role("button", name="More").click()
+        await asked.wait()
+        await page.goto(there.page("devices?id=lamp-*"))
+        await expect(page.get_by_text("1 device shown")).to_be_visible()
+        async with page.expect_response("**/v1/devices?*cursor=c1*") as late:
+            let.set()
+        await (await late.value).finished()
+        await page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        await expect(page.get_by_role("link", name="lamp-1")).to_be_visible()
+        await expect(page.get_by_text("1 device shown")).to_be_visible()
+
+
+async def test_a_page_that_was_asked_for_twice_is_shown_once(there: Site, open_page: OpenPage) -> None:
+    (one, *_) = (await there.rig.http.get("/v1/devices?heard=true")).json()["devices"]
+    asked, let = asyncio.Semaphore(0), asyncio.Event()
+
+    async def answer(route: Route) -> None:
+        found: dict[str, Any] = {"devices": [{**one, "id": "dock-1"}], "cursor": "c1"}
+        if "cursor=c1" in route.request.url:
+            asked.release()
+            await let.wait()
+            found = {"devices": [{**one, "id": "dock-2"}], "cursor": "c2"}
+        await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    async with open_page(there.page()) as page:
+        await page.route("**/v1/devices?*", answer)
+        await page.goto(there.page("devices"))
+        for _ in range(2):
+            await page.get_by_role("button", name="More").click()
+            await asked.acquire()
+        async with page.expect_response("**/v1/devices?*cursor=c1*") as first:
+            let.set()
+        await (await first.value).finished()
+        await expect(page.get_by_role("link", name="dock-2")).to_be_visible()
+        await page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        await expect(page.get_by_text("2 devices shown")).to_be_visible()
 
 
 async def refuse(status: int, said: str, route: Route) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Error, Page, Route, expect
 
 from tests.console.conftest import OpenPage
 from tests.console.site import Site, furnished, site
@@ -133,6 +136,37 @@ async def test_filters_are_in_the_address(there: Site, open_page: OpenPage) -> N
         await expect(page.get_by_text("No command on record fits these filters")).to_be_visible()
     async with open_page(there.page("commands?device=drone-*&method=cover_*")) as page:
         await expect(page.get_by_text("1 command shown")).to_be_visible()
+
+
+async def test_older_commands_of_other_filters_come_into_no_list(there: Site, open_page: OpenPage) -> None:
+    ids = [await there.ended(method, timeout="50ms") for method in ("first", "second")]
+    first, second = [(await there.rig.http.get(f"/v1/commands/{one}")).json() for one in ids]
+    asked, let, told = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def answer(route: Route) -> None:
+        found = {"commands": [first], "cursor": "c1"}
+        if older := "cursor=c1" in route.request.url:
+            asked.set()
+            await let.wait()
+            found = {"commands": [second], "cursor": "c2"}
+        with suppress(Error):  # nobody may be waiting for it any more
+            await route.fulfill(body=json.dumps(found), content_type="application/json")
+        if older:
+            told.set()
+
+    async with open_page(there.page()) as page:
+        await page.route("**/v1/commands?*", answer)
+        await page.goto(there.page("commands"))
+        await page.get_by_role("button", name="Older").click()
+        await asked.wait()
+        async with page.expect_response("**/v1/commands?*method=first*"):
+            await page.get_by_label("Method").fill("first")
+            await page.keyboard.press("Enter")
+        let.set()
+        await told.wait()
+        await page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        await expect(page.get_by_role("cell", name="first")).to_be_visible()
+        await expect(page.get_by_role("cell", name="second")).to_have_count(0)
 
 
 async def test_a_stream_that_is_refused_is_tried_again_from_where_it_was(there: Site, open_page: OpenPage) -> None:

@@ -141,10 +141,12 @@ export function Commands({ params, go }) {
   const [turn, again] = useState(0);
   const live = useRef(/** @type {Live | null} */ (null));
   const held = useRef(false);
+  const list = useRef(/** @type {AbortController | null} */ (null));
   const asked = JSON.stringify([filters, turn]);
 
-  /** @param {string | null} cursor @param {AbortSignal} [signal] */
-  async function read(cursor, signal) {
+  /** @param {string | null} cursor */
+  async function read(cursor) {
+    const signal = list.current?.signal;
     const device = filters.device.includes("*") ? "" : filters.device;
     const path = `v1/commands${query({ limit: PAGE, state: filters.state, device, method: filters.method, since: filters.from, cursor })}`;
     try {
@@ -158,6 +160,7 @@ export function Commands({ params, go }) {
 
   useEffect(() => {
     const gone = new AbortController();
+    list.current = gone;
     tell({ type: "begin" });
     miss("");
     pause(false);
@@ -172,7 +175,7 @@ export function Commands({ params, go }) {
       },
       onState: (now, why) => setStream({ state: now, why }),
     });
-    read(null, gone.signal);
+    read(null);
     return () => {
       gone.abort();
       live.current?.close();
