@@ -279,7 +279,7 @@ class Model:
         held, stood = row.state is S.HELD, row.state is S.HELD and not row.unapproved
         if (held and end is S.TIMED_OUT) or (only_held and not held):
             return "IllegalTransitionError"
-        if end is S.UNSENT and (row.state in (S.ACKNOWLEDGED, S.RUNNING) or row.sender not in (None, finisher)):
+        if end is S.UNSENT and (row.state in (S.ACKNOWLEDGED, S.RUNNING) or row.taken_by not in (None, finisher)):
             return "IllegalTransitionError"
         row.state, row.error = end, error
         self._ends(row, held=held, stood=stood)

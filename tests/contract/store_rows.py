@@ -105,6 +105,13 @@ class Row:
     ready: int = 0
     """Its place among those that stand in line, by when they came there."""
 
+    @property
+    def taken_by(self) -> str | None:
+        """The node whose word alone makes it unsent: it took over sending it, or has claimed it."""
+        if self.sender is not None or self.state is S.HELD or not self.was_held:
+            return self.sender
+        return self.registration.home_node
+
     def rest(self) -> None:
         """Note that it had an outcome that is not success after it was sent."""
         self.rests = self.registration.lane is not None and bool(self.registration.lane.rest)
