@@ -26,7 +26,7 @@ class FailingOnce:
             raise StoreUnavailableError("away")
         return await self._declared.version()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._declared, name)
 
 
