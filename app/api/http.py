@@ -28,7 +28,7 @@ NO_STORE: Final = (b"cache-control", b"no-store")
 
 _SLOW: Final = "slow body"
 _DIGITS: Final = 20
-"""As many digits tell that a length is over any limit; Python refuses to read thousands of them, zeros included."""
+"""A length of so many digits is over any limit; Python refuses to read thousands of them, zeros included."""
 
 
 class SlowBodyError(Exception):

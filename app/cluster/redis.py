@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 import structlog
@@ -15,6 +13,7 @@ import structlog
 from app.cluster.channel import ChannelReader, carried, note
 from app.cluster.directory import NodeInfo
 from app.cluster.node_text import node_of, text_of
+from app.cluster.scripts import cluster_scripts
 from app.cluster.wakeups import ChannelHandlers
 from app.core import keys
 from app.core.clock import Clock
@@ -81,7 +80,7 @@ class RedisCluster:
         )
         self._redis: FewCalls = few_calls(
             url,
-            scripts={name: _lua(name) for name in _SCRIPTS},
+            scripts=cluster_scripts(),
             timeout=self._lease / 3,
             became_replica=self._listener.reconnect,
             counters=counters,
@@ -387,14 +386,6 @@ class RedisCluster:
     async def _end_tasks(self) -> None:
         await end(self._tasks)
         self._tasks = []
-
-
-_SCRIPTS: Final = ("charter", "directory", "enlist", "join", "renew", "leave", "claim", "adopted", "keep")
-
-
-@cache  # a program may begin many times
-def _lua(name: str) -> str:
-    return (resources.files("app.cluster") / "lua" / f"{name}.lua").read_text()
 
 
 def _milliseconds(duration: timedelta) -> int:

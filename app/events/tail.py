@@ -157,7 +157,7 @@ class _LogReading:
     def __init__(self, reader: EventsReader, databases: Databases, topic_filter: str, cursor: Cursor) -> None:
         self.cursor = cursor
         self.more = True
-        """Whether there may be more right now."""
+        """True if there may be more right now."""
         self._reader = reader
         self._databases = databases
         self._topic_filter = topic_filter
@@ -245,7 +245,7 @@ class _Tail:
         self._again = again
         self._failed = failed
         self._was_away = False
-        """Whether it has failed since it read last: something may have been dropped meanwhile."""
+        """True if it has failed since it read last: something may have been dropped meanwhile."""
         self._shards = reader.database(database).all_shards()
         self._database = database
         self._positions = heads.positions

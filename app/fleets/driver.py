@@ -123,7 +123,7 @@ class RunDriver:
         self._missing: dict[int, int] = {}
         """Since when it is known of a target that it has no command and will have none, as the run is over."""
         self._full: dict[int, tuple[float, float]] = {}
-        """When a command for which there was no room is tried again, and how long that is after the last time."""
+        """The instant at which a command without room is tried again, and how long that is after the last time."""
         self._results: dict[int, Sequence[Any]] = {}
         self._allowance = HandAllowance(ports.clock)
         self._log = structlog.get_logger()

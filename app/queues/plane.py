@@ -47,7 +47,7 @@ from app.runtime.telemetry import Fill
 from app.store.queues import QueueStore
 
 LOOK_SECONDS: Final = 0.5
-"""How often a node looks at what is declared, though nobody has told of a change, and at who lives."""
+"""A node looks so often at what is declared, though nobody has told of a change, and at who lives."""
 MOST_PAUSE_SECONDS: Final = 30.0
 """How long it waits at most before it tries again to open the store."""
 GAUGE_LOOKS: Final = 10
@@ -224,15 +224,11 @@ class QueuePlane:
         """Send those away who wait here, as the node is about to stop."""
         self._taker.dismiss()
 
-    async def rewind(self, queue: DeclaredQueue, to: Position | None) -> None:
-        """See `QueueMoves.rewind`."""
+    @property
+    def moves(self) -> QueueMoves:
+        """The moves of queues to other places of the log."""
         self._check()
-        await self._moves.rewind(queue, to)
-
-    async def redrive(self, queue: DeclaredQueue, until: Position | None) -> None:
-        """See `QueueMoves.redrive`."""
-        self._check()
-        await self._moves.redrive(queue, until)
+        return self._moves
 
     async def stats(self, queue: DeclaredQueue) -> QueueStats:
         """Return how it stands."""

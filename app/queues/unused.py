@@ -14,7 +14,7 @@ from app.queues.stats import stats_in
 from app.store.queues import QueueStore
 
 SEEN_SECONDS: Final = LEAST_UNUSED.total_seconds()
-"""How long this node sees that nobody uses a queue, whatever the store says of the time before."""
+"""This node sees for so long that nobody uses a queue, whatever the store says of the time before."""
 GAP_SECONDS: Final = 30.0
 """Consumers that could not be served for so long, or longer, are given the time to come back."""
 
@@ -35,7 +35,7 @@ class UnusedQueues:
         self._clock = clock
         self._looked_at = 0.0
         self._seen: dict[str, tuple[Position, float]] = {}
-        """Of each queue, when it was used last, and since when this node has seen no other use."""
+        """The instant at which each queue was used last, and since when this node has seen no other use."""
 
     async def look(self, queues: Sequence[DeclaredQueue]) -> list[DeclaredQueue]:
         """Return those of these that are to end. To be asked every few seconds. StoreUnavailableError."""

@@ -227,7 +227,9 @@ async def test_a_queue_that_is_deleted_while_it_is_moved_leaves_no_window(site: 
     assert (await site.http.delete(QUEUE)).status_code == 204
     with pytest.raises(QueueNotFoundError):
         await (
-            plane.redrive(queue, None) if what == "redrive" else plane.rewind(queue, 1 if what == "rewind" else None)
+            plane.moves.redrive(queue, None)
+            if what == "redrive"
+            else plane.moves.rewind(queue, 1 if what == "rewind" else None)
         )
     found = await plane._store.states(plane._sources.of(queue))
     assert set(found) == {None}

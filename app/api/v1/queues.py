@@ -207,7 +207,7 @@ async def rewind_queue(name: QueueName, body: models.RewindBody, counter: AtCoun
     """Events after the instant are delivered, though they were settled; those before it are not."""
     queue = await counter.find(name, Action.QUEUES)
     to = None if body.to == "now" else parse_position("to", body.to, counter.now_us())
-    await counter.plane.rewind(queue, to)
+    await counter.plane.moves.rewind(queue, to)
     counter.note(name, "rewind")
 
 
@@ -221,7 +221,7 @@ async def rewind_queue(name: QueueName, body: models.RewindBody, counter: AtCoun
 )
 async def purge_queue(name: QueueName, counter: AtCounter) -> None:
     """The same as a rewind to `now`: the events are in the log still."""
-    await counter.plane.rewind(await counter.find(name, Action.QUEUES), None)
+    await counter.plane.moves.rewind(await counter.find(name, Action.QUEUES), None)
     counter.note(name, "purge")
 
 
@@ -238,7 +238,7 @@ async def redrive_queue(name: QueueName, counter: AtCounter, body: models.Redriv
     queue = await counter.find(name, Action.QUEUES)
     text = None if body is None else body.until
     until = None if text is None else parse_position("until", text, counter.now_us())
-    await counter.plane.redrive(queue, until)
+    await counter.plane.moves.redrive(queue, until)
     counter.note(name, "redrive")
 
 

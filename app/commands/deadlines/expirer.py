@@ -37,7 +37,7 @@ class _Due(NamedTuple):
     error: bytes | None
     kept_at: float = 0.0
     since: float | None = None
-    """When it was due first, where the store was away then."""
+    """The instant at which it was due first, where the store was away then."""
     only_held: bool = False
 
 
@@ -84,40 +84,38 @@ class Expirer:
         self._push(_Due(now + DISOWNED_SECONDS, command_id, CommandState.UNSENT, error, now, only_held=True))
 
     async def end(
-        self,
-        command_id: str,
-        state: CommandState,
-        error: bytes | None = None,
-        *,
-        only_held: bool = False,
-        since: float | None = None,
+        self, command_id: str, state: CommandState, error: bytes | None = None, *, only_held: bool = False
     ) -> Outcome | None:
         """End the command now; when the store is away, None, and it is ended as soon as the store is back.
 
         With `only_held`, one that a node has claimed meanwhile stays as it is, and UnavailableError says that the store
-        is away. Without an error one that has timed out gets what is known of it. `since` is when it was due first.
+        is away. Without an error one that has timed out gets what is known of it.
         """
-        pending = None if only_held else self._open_commands.get(command_id)
+        return await self._end(_Due(self._clock.monotonic(), command_id, state, error, only_held=only_held))
+
+    async def _end(self, due: _Due) -> Outcome | None:
+        command_id, state, error = due.command_id, due.state, due.error
+        pending = None if due.only_held else self._open_commands.get(command_id)
         if state is CommandState.TIMED_OUT and error is None:
             error = self._what_is_known(pending)
         if pending is not None:
             pending.withdraw()
         try:
-            finished = await self._store.finish(command_id, state, self._node_id, error, only_held=only_held)
+            finished = await self._store.finish(command_id, state, self._node_id, error, only_held=due.only_held)
         except (CommandNotFoundError, UnreadableRecordError):
             self._open_commands.discard(command_id)
             return None
         except IllegalTransitionError:
             return None  # it was sent after all: its deadline ends it
         except UnavailableError as failure:
-            if only_held:
+            if due.only_held:
                 raise
             self._tell_not_ended(command_id, state, failure)
             now = self._clock.monotonic()
-            first = now if since is None else since
-            if state is CommandState.TIMED_OUT and now - first >= PATIENCE_SECONDS:
+            since = due.at if due.since is None else due.since
+            if state is CommandState.TIMED_OUT and now - since >= PATIENCE_SECONDS:
                 self._open_commands.give_up(command_id)
-            self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now, since=first))
+            self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now, since))
             return None
         if finished.won:
             self._open_commands.ended(finished.outcome)
@@ -153,10 +151,9 @@ class Expirer:
                 continue
 
     async def _end_due(self, due: _Due) -> None:
-        since = due.at if due.since is None else due.since
         try:
-            await self.end(due.command_id, due.state, due.error, only_held=due.only_held, since=since)
-        except UnavailableError:  # of what is held: all else is kept by `end` itself
+            await self._end(due)
+        except UnavailableError:  # of what is held: all else is kept by `_end` itself
             self._push(due._replace(at=self._clock.monotonic() + RETRY_SECONDS))
 
     def _push(self, due: _Due) -> None:

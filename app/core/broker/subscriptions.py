@@ -53,7 +53,7 @@ class SubscriptionTable:
         self._matched: dict[str, Sequence[str]] = {}
         """The filters that fit a topic, as long as there are no others."""
         self._fitting = 0
-        """How many these are for all topics together."""
+        """Their number, of all topics together."""
         self._count = 0
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from app.core.commands.command import Command, CommandState
 
 MOST_REPORTS: Final = 200
-"""How many reports of a command are kept; lua/commands/respond.lua has it, too."""
+"""The most reports of a command that are kept; lua/commands/respond.lua has it, too."""
 EDGE: Final = 50
 """So many of the first and of the latest ones are kept as they are: what lies between is thinned."""
 MOST_REPORT_BYTES: Final = 8192

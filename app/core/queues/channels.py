@@ -47,7 +47,7 @@ class ChannelLoans:
         self.prefetch = prefetch
         """None are lent while it is 0."""
         self.loan = loan
-        """For how long the queue lends, which can be changed: what was lent before stands as it was lent."""
+        """The queue lends for so many seconds, which can be changed: what was lent before stands as it was lent."""
         self._loans: dict[_LoanKey, _LoanOnChannel] = {}
 
     def __len__(self) -> int:

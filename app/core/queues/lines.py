@@ -87,7 +87,7 @@ class LaterGroups:
         return one.group
 
     def due(self, time: QueueStoreTime) -> list[tuple[Position, int]]:
-        """When each comes back, on the clock that no step moves, and its number. Dates are on the wall, retries not."""
+        """Return when each comes back, on the clock that no step moves, and its number. Dates are on the wall."""
         ahead = time.date - time.now
         return [(one.at if one.group.deliveries else one.at - ahead, number) for number, one in self.groups.items()]
 

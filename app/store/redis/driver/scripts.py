@@ -17,7 +17,7 @@ _FOLDER = files("app.store.redis") / "lua"
 _USES: Final = re.compile(r"^-- Uses (.+)\.$", re.MULTILINE)
 
 _READING = ("commands/pending", "events/pick", "queues/declared")
-"""Those that change nothing."""
+"""The scripts that change nothing."""
 
 
 @cache

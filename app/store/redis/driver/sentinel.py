@@ -44,7 +44,7 @@ class SentinelWatch:
         self._connections: WeakSet[AbstractConnection] = WeakSet()
         self._primary: Place | None = None
         self._epoch = 0
-        """Of the latest fail-over that any of them has told of."""
+        """The epoch of the latest fail-over that any of them has told of."""
         self._hint = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
 

@@ -29,7 +29,7 @@ DISTURBED_SECONDS: Final = 0.2
 MOST_ASKED: Final = 16
 
 View = tuple[bool, bool, int, SlotMap]
-"""Whether it has all slots, whether the cluster works as this member sees it, the epoch that it knows, and its map."""
+"""A member's answer: True if it has all slots, True if it sees the cluster work, the epoch that it knows, its map."""
 
 _log = structlog.get_logger(__name__)
 
