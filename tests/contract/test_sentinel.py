@@ -132,11 +132,11 @@ async def test_F28_after_the_primary_was_killed_its_replica_gets_what_is_written
         await goes_on(writers, before)
         killed = asyncio.get_running_loop().time()
         await asyncio.to_thread(before.kill)
+        await eventually(lambda: counters["store.reconnected"] >= 1)
         await goes_on(writers, after)
         await writers.stop()
         gone = await lost(writers, after)
         assert all(killed - LOST_SECONDS < writers.acknowledged[number] <= killed + 0.5 for number in gone)
-        assert counters["store.reconnected"] >= 1
         # The old one comes back as a primary, until the Sentinels have told it: nobody writes to it.
         await asyncio.to_thread(before.start)
         writers.start()

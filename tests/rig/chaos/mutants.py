@@ -222,12 +222,10 @@ def ghosts_in_the_group() -> None:
     """The same, and the name of the group outlives the memory of sessions: ghosts take their share of it."""
     old_session_left_behind()
     module = import_module("app.cluster.redis")
-    lua = module._lua
-
-    def lasting(name: str) -> str:
-        return str(lua(name)).replace("redis.call('PEXPIRE', KEYS[1], ARGV[3])", "")
-
-    module._lua = lasting  # type: ignore[attr-defined]
+    scripts = module.cluster_scripts()
+    lasting = {name: text.replace("redis.call('PEXPIRE', KEYS[1], ARGV[3])", "") for name, text in scripts.items()}
+    assert lasting != scripts
+    module.cluster_scripts = lambda: lasting  # type: ignore[attr-defined]
 
 
 def only_leases_tell() -> None:
