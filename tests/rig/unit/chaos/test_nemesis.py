@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from homing_rig.chaos.nemesis import Nemesis
+from homing_rig.chaos.redis_pair import RedisPair
 from homing_rig.chaos.schedule import INTAKE, REDIS, Fault, Kind
 from homing_rig.chaos.servers import NodeProcess
 from tests.waiting import PATIENCE, eventually, turns
@@ -103,6 +104,33 @@ async def test_a_kill_waits_until_another_node_can_take_over_and_the_next_ones_a
         stage.redis.holder = b"n2 first"
         await eventually(lambda: len(stage.nemesis.takeovers) == 1)
         assert len(stage.nemesis.begun) == 1
+
+
+class FakePair:
+    """A primary whose replica follows when a test says so."""
+
+    def __init__(self) -> None:
+        self.whole = True
+        self.fail_overs = 0
+
+    async def fail_over(self, _seconds: float) -> float:
+        self.fail_overs += 1
+        self.whole = False
+        return 0.0
+
+
+async def test_a_primary_whose_replica_does_not_follow_yet_is_let_live(stage: Stage) -> None:
+    pair = FakePair()
+    stage.nemesis.pair = cast("RedisPair", pair)
+    fail_over = Fault(0.0, Kind.FAIL_OVER, REDIS, 0.001)
+    async with asyncio.timeout(PATIENCE):
+        await stage.nemesis.run([fail_over])
+        await eventually(lambda: pair.fail_overs == 1)
+        await stage.nemesis.run([fail_over])
+        await eventually(lambda: stage.nemesis.counts["left out"] == 1)
+        pair.whole = True
+        await stage.nemesis.run([fail_over])
+        await eventually(lambda: pair.fail_overs == 2)
 
 
 async def over(stage: Stage, *faults: Fault) -> None:

@@ -104,7 +104,10 @@ class Nemesis:
                     self.counts["not back"] += 1
 
     async def _inject(self, fault: Fault) -> None:
-        if fault.target != INTAKE:
+        if fault.kind is Kind.FAIL_OVER and self.pair is not None and not self.pair.whole:
+            # There is no replica that could take over.
+            self.counts["left out"] += 1
+        elif fault.target != INTAKE:
             await self._act(fault)
         elif self._choosing.locked():
             # The one before waits until it may be: two in a row would be another scenario.

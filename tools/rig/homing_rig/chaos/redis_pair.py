@@ -30,8 +30,13 @@ class RedisPair:
         self.replica = replica
         self._link = link
         self._addresses = addresses
-        self._whole = asyncio.Lock()
+        self._failing_over = asyncio.Lock()
         """Held until the replica follows again, which takes longer the more there is to copy."""
+
+    @property
+    def whole(self) -> bool:
+        """True while the replica follows."""
+        return not self._failing_over.locked()
 
     async def start(self) -> None:
         """Start the replica; ChaosError when it never has what the primary has."""
@@ -45,7 +50,7 @@ class RedisPair:
 
         Return how many seconds it took until the pair was whole again; ChaosError when it never was.
         """
-        async with self._whole:
+        async with self._failing_over:
             return await self._fail_over(seconds)
 
     async def _fail_over(self, seconds: float) -> float:
@@ -60,6 +65,7 @@ class RedisPair:
             await promoted.replicaof("NO", "ONE")
         self.primary, self.replica = self.replica, self.primary
         self.primary.follow(None)
+        self.replica.wipe()  # it gets all of it anew, whatever it still has
         for address in self._addresses.values():
             await address.lead_to(self.primary.port)
         await asyncio.sleep(seconds)

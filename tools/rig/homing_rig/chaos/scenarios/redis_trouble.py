@@ -36,6 +36,8 @@ async def _trouble(rig: Rig) -> None:
         "refusals": len(refusals),
         "refused_p99_ms": round(1000 * quantile(refusals, 0.99), 1),
         "return_s": round(max(rig.nemesis.returns, default=0.0), 2),
+        "faults": len(rig.nemesis.begun),
+        "faults_left_out": rig.nemesis.counts["left out"],
         "failed_share": round(1 - rig.measures["succeeded"] / rig.measures["callers"], 5),
     }
 
