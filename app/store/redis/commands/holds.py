@@ -16,6 +16,7 @@ from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
 from app.core.profiles.lanes import CommandLane, lane_topic
 from app.store.holds import Claimed, HeldEntry, LaneOccupancy, LaneStop, Resumed, Waits
 from app.store.redis.commands import records
+from app.store.redis.commands.timed_scripts import TimedScripts
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
 from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_PASS_ON, HOLD_RESUME
 from app.store.redis.driver.unreadable import Unreadable
@@ -29,9 +30,10 @@ _NOTE_MS: Final = 600_000
 class RedisHolds:
     """See `app/core/keys.py` for the keys, and the headers of lua/claim.lua and lua/give_back.lua for the steps."""
 
-    def __init__(self, lanes: Lanes, unreadable: Unreadable) -> None:
+    def __init__(self, lanes: Lanes, unreadable: Unreadable, timed: TimedScripts) -> None:
         self._lanes = lanes
         self._unreadable = unreadable
+        self._timed = timed
 
     async def held(self) -> Sequence[HeldEntry]:
         found: list[HeldEntry] = []
@@ -67,7 +69,7 @@ class RedisHolds:
                 return Resumed(None)
 
     async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
-        reply = await self._lanes.run(HOLD_CLAIM, _keys(command_id), command_id, node_id, token)
+        reply = await self._timed.run(HOLD_CLAIM, _keys(command_id), command_id, node_id, token)
         match reply:
             case [b"claimed", values]:
                 fields = records.pairs(values)

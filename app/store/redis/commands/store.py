@@ -18,9 +18,11 @@ from app.store.redis.commands.holds import RedisHolds
 from app.store.redis.commands.questions import RedisQuestionTurns
 from app.store.redis.commands.reader import RedisCommandReader
 from app.store.redis.commands.stream import RedisCommandChanges
+from app.store.redis.commands.timed_scripts import TimedScripts
 from app.store.redis.commands.writer import RedisCommandWriter
 from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.lanes import Lanes
+from app.store.redis.driver.steps import StoreClocks
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.redis.fleets import RedisFleets
 from app.store.redis.schedules import RedisSchedules
@@ -52,19 +54,20 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
             measures=measures or StoreMeasures(),
             terms=terms,
         )
-        unreadable = Unreadable(counters, clock)
+        unreadable, clocks = Unreadable(counters, clock), StoreClocks(counters)
         RedisCommandReader.__init__(self, lanes, unreadable, clock)
         RedisCommandWriter.__init__(
             self,
             lanes,
             unreadable,
             clock=clock,
+            clocks=clocks,
             counters=counters,
             wake_key=wake_key,
             attempts_of=new_secret(),
         )
         RedisCommandHistory.__init__(self, lanes, unreadable)
-        RedisHolds.__init__(self, lanes, unreadable)
+        RedisHolds.__init__(self, lanes, unreadable, TimedScripts(lanes, clocks, clock))
         RedisQuestionTurns.__init__(self, lanes)
         self.states: Final = RedisEchoStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -37,10 +37,11 @@ from app.store.redis.commands import records
 from app.store.redis.commands.holds import note_held
 from app.store.redis.commands.register import RedisRegister, fixed_keys
 from app.store.redis.commands.sweep_look import SweepLook
+from app.store.redis.commands.timed_scripts import TimedScripts
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import CONFIRM, FINISH, HOLD_DECIDE, MARK, RESPOND, SWEEP, VERIFY
-from app.store.redis.driver.steps import LEAST_STEP_US, StoreClocks
+from app.store.redis.driver.steps import StoreClocks
 from app.store.redis.driver.unreadable import Unreadable
 from app.store.rules import (
     CONFIRMED_FROM,
@@ -60,21 +61,7 @@ from app.store.rules import (
     verified_news,
 )
 
-SWEEP_AHEAD: Final = timedelta(seconds=1)
-"""How much later than its call a sweep may find the store's clock, besides the budget of a call."""
-
 _log = structlog.get_logger(__name__)
-
-
-class _SweepClock(NamedTuple):
-    """The clock by which a sweep judges, in microseconds."""
-
-    latest: int
-    """The latest instant by which a command may be judged: that of its era, or now."""
-    between: tuple[int, int]
-    """The instants between which the clock must be when the script runs."""
-    eras: Sequence[int]
-    """The eras as sweep.lua reads them."""
 
 
 class RedisCommandWriter:
@@ -86,6 +73,7 @@ class RedisCommandWriter:
         unreadable: Unreadable,
         *,
         clock: Clock,
+        clocks: StoreClocks,
         counters: Counter[str],
         wake_key: WakeKey,
         attempts_of: str,
@@ -96,12 +84,13 @@ class RedisCommandWriter:
         self._clock = clock
         self._counters = counters
         self._wake_key = wake_key
-        self._clocks = StoreClocks(counters)
+        self._clocks = clocks
+        self._timed = TimedScripts(lanes, clocks, clock)
         # Attempts to respond must differ between nodes and restarts; nobody reads anything out of them.
         self._attempts_of = attempts_of
         self._attempts = count()
         self._sweep_look = SweepLook(lanes)
-        self._register = RedisRegister(lanes, unreadable, clock=clock, clocks=self._clocks, wake_key=wake_key)
+        self._register = RedisRegister(lanes, unreadable, clock=clock, clocks=clocks, wake_key=wake_key)
 
     async def register(self, registration: Registration) -> Registered | Joined:
         return await self._register.put(registration)
@@ -216,7 +205,7 @@ class RedisCommandWriter:
         word = "approved" if decision.approves else "refused"
         error = refused_by_second(decision)
         instead = superseded(command_id)
-        reply = await self._lanes.run(
+        reply = await self._timed.run(
             HOLD_DECIDE, script_keys, command_id, decision.to_text(), word, error, finisher, instead
         )
         match reply:
@@ -255,14 +244,14 @@ class RedisCommandWriter:
 
     async def _sweep(self, server: str, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
         """Sweep partitions of one server."""
-        judged = await self._judged_by(server, keys.due(partitions[0]))
-        partitions = await self._sweep_look.needed(partitions, judged.latest - micros(grace))
+        before = self._clock.monotonic()
+        now = await self._lanes.now(keys.due(partitions[0]))
+        eras = self._clocks.told(server, now, before, self._clock.monotonic()).eras
+        latest = max(now, *(now - one.set_since for one in eras))
+        partitions = await self._sweep_look.needed(partitions, latest - micros(grace))
         arguments: list[Argument] = [
-            *(micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT),
-            *judged.between,
-            HOLD_EXPIRED,
-            NOT_APPROVED,
-            *judged.eras,
+            *(micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT, HOLD_EXPIRED, NOT_APPROVED),
+            *self._timed.told(server, self._clock.monotonic()),
         ]
         replies = await asyncio.gather(
             *(self._lanes.run(SWEEP, [keys.due(one), keys.listing(one)], *arguments) for one in partitions),
@@ -276,17 +265,6 @@ class RedisCommandWriter:
                 raise reply
             outcomes += await self._swept(reply)
         return outcomes
-
-    async def _judged_by(self, server: str, key: str) -> _SweepClock:
-        """The clock of the server that has the key."""
-        before = self._clock.monotonic()
-        now = await self._lanes.now(key)
-        eras = self._clocks.told(server, now, before, self._clock.monotonic()).eras
-        return _SweepClock(
-            latest=max(now, *(now - one.set_since for one in eras)),
-            between=(now - LEAST_STEP_US, now + micros(SWEEP_AHEAD) + round(self._lanes.budget * 1e6)),
-            eras=[number for one in eras for number in (one.first, one.last, one.set_since)],
-        )
 
     async def _heard(self, told: bytes) -> bytes:
         """Return b"1" if the home node heard of an outcome; a script on a Redis Cluster may only name it."""

@@ -8,6 +8,7 @@ two steps is an era, and the sweep judges a command by the era that it is of.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,9 +48,9 @@ class StoreSteps:
         return self._eras
 
     @property
-    def ahead(self) -> float | None:
-        """The lead (µs) of the store's time over the monotonic clock when it was told last, at most."""
-        return None if self._lead is None else self._lead[1]
+    def lead(self) -> tuple[float, float] | None:
+        """The least and the most (µs) by which the store's time led the monotonic clock when it was told last."""
+        return self._lead
 
     def told(self, now: int, before: float, after: float) -> int:
         """The store said `now` between `before` and `after`: by how much its clock was set since the last time."""
@@ -88,4 +89,18 @@ class StoreClocks:
     def at(self, server: str, instant: float) -> int | None:
         """The time of a server (µs) at an instant of the monotonic clock, at the latest; None before it told any."""
         steps = self._steps.get(server)
-        return None if steps is None or steps.ahead is None else round(steps.ahead + instant * 1e6)
+        return None if steps is None or steps.lead is None else round(steps.lead[1] + instant * 1e6)
+
+    def told_to_scripts(self, server: str, instant: float, ahead: int) -> Sequence[int]:
+        """Return between which instants (µs) the time of a server is, as far as it was not set, and then its eras.
+
+        It is asked for at an instant of the monotonic clock, and told up to `ahead` (µs) later. Eras are left out while
+        there is one; so is all before the server told any time. See lua/parts/eras.lua.
+        """
+        steps = self._steps.get(server)
+        if steps is None or steps.lead is None:
+            return ()
+        least, most = (round(one + instant * 1e6) for one in steps.lead)
+        eras = steps.eras if len(steps.eras) > 1 else ()
+        told = [number for one in eras for number in (one.first, one.last, one.set_since)]
+        return (least - LEAST_STEP_US, most + ahead, *told)

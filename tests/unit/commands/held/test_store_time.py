@@ -70,6 +70,15 @@ async def test_a_claim_that_was_undone_rests_as_long_on_every_node(skew: timedel
     assert await node.readiness(undone) is Readiness.READY
 
 
+async def test_a_claim_that_was_undone_rests_no_longer_as_the_clock_of_the_store_was_set_back() -> None:
+    node = Node(timedelta())
+    await node.time.read()
+    undone = held(claims=1, given_back_at=await node.store.now() + micros(HOUR))
+    assert await node.readiness(undone) is Readiness.READY
+    barely_ahead = held(claims=1, given_back_at=await node.store.now() + 500)  # as well as a node knows that clock
+    assert await node.readiness(barely_ahead) is Readiness.WAITS
+
+
 @SKEWS
 async def test_an_instant_before_which_nothing_is_sent_is_by_the_store_s_clock(skew: timedelta) -> None:
     node = Node(skew)

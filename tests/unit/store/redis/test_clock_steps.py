@@ -6,15 +6,18 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
+from app.core.commands.approval import ApprovalDecision
 from app.core.commands.callback import Registration
 from app.core.commands.command import CommandState
 from app.core.commands.routing import Outcome
 from app.core.errors import DeviceBusyError
 from app.store.commands import Joined, Query, Registered
+from app.store.holds import Claimed
 from app.store.redis.commands.store import RedisStateStore
 from tests.contract.store_backends import by_order, registration
 from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE
@@ -113,14 +116,15 @@ async def test_a_step_between_the_look_at_the_clock_and_the_sweep_ends_nothing(
     server: SteppedRedis, store: RedisStateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = await registered(store, 20, LONG)
-    look = store.now
+    lanes = store._lanes
+    look = lanes.now
 
-    async def look_and_step() -> int:
-        now = await look()
+    async def look_and_step(key: str = "") -> int:
+        now = await look(key)
         server.clock.step(TEN_MINUTES)
         return now
 
-    monkeypatch.setattr(store, "now", look_and_step)
+    monkeypatch.setattr(lanes, "now", look_and_step)
     assert await sweep(store) == []
     monkeypatch.undo()
     assert await sweep(store) == []
@@ -158,6 +162,74 @@ async def test_a_quarantine_does_not_grow_by_a_step_backwards(server: SteppedRed
             return False
 
     await eventually(free)
+
+
+async def held(store: RedisStateStore, lasts: timedelta = LONG, **more: Any) -> str:
+    one = registration(held=lasts, retention=HOUR, **more)
+    assert isinstance(await store.register(one), Registered)
+    return one.command_id
+
+
+@pytest.mark.parametrize("step", [TEN_MINUTES, -TEN_MINUTES])
+@pytest.mark.parametrize("swept", [True, False], ids=["known", "just-now"])
+async def test_what_is_held_is_claimed_whatever_was_set_meanwhile(
+    server: SteppedRedis, store: RedisStateStore, counters: Counter[str], step: int, *, swept: bool
+) -> None:
+    identity = await held(store)
+    server.clock.step(step)
+    if swept:
+        assert await sweep(store) == []
+    assert isinstance(await store.claim(identity, "node-a", "first"), Claimed)
+    assert counters["store.clock_steps"] == 1
+
+
+@pytest.mark.parametrize("step", [TEN_MINUTES, -TEN_MINUTES])
+async def test_what_was_held_to_its_end_is_claimed_by_nobody(
+    server: SteppedRedis, store: RedisStateStore, step: int
+) -> None:
+    identity = await held(store, SOON)
+    server.clock.step(step)
+    await asyncio.sleep(2 * SOON.total_seconds())
+    assert await store.claim(identity, "node-a", "first") is None
+    assert [one.command_id for one in await sweep(store)] == [identity]
+
+
+async def test_a_command_that_is_claimed_after_a_step_backwards_has_its_whole_time(
+    server: SteppedRedis, store: RedisStateStore
+) -> None:
+    identity = await held(store, timeout=LONG)
+    server.clock.step(-TEN_MINUTES)
+    assert await sweep(store) == []
+    assert isinstance(await store.claim(identity, "node-a", "first"), Claimed)
+    assert await sweep(store) == []
+    assert await store.outcomes([identity]) == [None]
+
+
+async def test_a_command_that_a_dead_node_claimed_after_a_step_forward_ends_at_its_deadline(
+    server: SteppedRedis, store: RedisStateStore
+) -> None:
+    identity = await held(store, timeout=SOON)
+    server.clock.step(TEN_MINUTES)
+    assert await sweep(store) == []
+    assert isinstance(await store.claim(identity, "node-a", "first"), Claimed)
+
+    async def ended() -> bool:
+        return [one.state for one in await sweep(store)] == [CommandState.TIMED_OUT]
+
+    await eventually(ended)
+
+
+@pytest.mark.parametrize("step", [TEN_MINUTES, -TEN_MINUTES])
+async def test_a_second_person_decides_whatever_was_set_meanwhile(
+    server: SteppedRedis, store: RedisStateStore, step: int
+) -> None:
+    identity, too_late = await held(store, approval=LONG), await held(store, approval=SOON)
+    server.clock.step(step)
+    await asyncio.sleep(2 * SOON.total_seconds())
+    yes = ApprovalDecision(approves=True, who='["key"]', name="anna", note="")
+    assert (await store.decide(identity, yes, "node-a")).won
+    assert not (await store.decide(too_late, yes, "node-a")).won
+    assert isinstance(await store.claim(identity, "node-a", "first"), Claimed)
 
 
 @pytest.mark.parametrize("step", [TEN_MINUTES, -TEN_MINUTES])

@@ -1,11 +1,13 @@
 -- Note the decision of a second person about a held command.
--- Uses clock, lines, lives, match, outcome, record, superseding.
+-- Uses clock, eras, lines, lives, match, outcome, record, superseding.
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 decision, as the field `approval` has it  3 `approved` or `refused`  4 error of what is refused
 --       5 deciding node  6 error of those in whose place it comes, in a lane in which only the last one waits
+--       7, 8 between which instants (µs) TIME must be, then eras of the clock; where the node knows of them
 -- Reply {'approved'} | {'refused', finished µs, home heard} | {'ended', state, finished µs, receiving node, result, error}
 --       | {'lost'}: it waits for no second person, or not any more
+--       | {'stepped', µs}: the clock was set just now, and nothing is judged by it
 -- Writes the record and mqtt:held; puts it into its line. What is refused is ended as finish.lua does it.
 -- Repeated: the decision is there, so it is the answer: {'approved'}, or {'ended', …} of what it has ended.
 
@@ -24,7 +26,14 @@ if ends and string.match(decided, '^ %d+ (.*)$') == decision then
 end
 local match, now = parse(about or nil), now_us()
 local kept, timeout = string.match(hold or '', '^(%d+) (%d+)')
-if state ~= 'held' or not match or not kept or decided ~= '' or math.min(tonumber(ends), tonumber(kept)) <= now then
+if state ~= 'held' or not match or not kept or decided ~= '' then
+  return {'lost'}
+end
+if is_set_just_now(now, 7) then
+  return {'stepped', micros(now)}
+end
+local judged = judged_by(eras_from(9, now), now, tonumber(string.match(about, '^%d+')))
+if math.min(tonumber(ends), tonumber(kept)) <= judged then
   return {'lost'}
 end
 local told = table.concat({ends, micros(now), decision}, ' ')

@@ -1,12 +1,10 @@
 -- Time out what is overdue in one partition, and take out of its indexes what has no record any more.
--- Uses clock, keys, lines, match, outcome, record.
+-- Uses clock, eras, keys, lines, match, outcome, record.
 --
 -- KEYS  1 due  2 list
 -- ARGV  1 grace µs  2 finishing node  3 error  4 most commands to end
---       5, 6 between which instants (µs) TIME must be: else the clock was set just now, and nothing is judged by it
---       7 error of what was held to the end               8 error of what nobody has approved in time
---       then eras of the clock, as app/store/redis/driver/steps.py tells them: first and last instant, and how much of TIME (µs) was
---       set since then; the last era is the present one
+--       5 error of what was held to the end               6 error of what nobody has approved in time
+--       7, 8 between which instants (µs) TIME must be: else nothing is done; then eras of the clock
 -- Reply {command id, finished µs, home heard, …}, with `held ` in front of the last where it was held to the end, or `unapproved `; {command id, '', reason, …} of what cannot be read
 -- Writes as finish.lua does for each of them; removes members of due and list; puts off what cannot be read.
 -- Repeated: what was ended is due no more.
@@ -16,28 +14,13 @@ local ROUND = 20
 local PUT_OFF_US = 10e6
 
 local now = now_us()
-if now < tonumber(ARGV[5]) or now > tonumber(ARGV[6]) then
+if is_set_just_now(now, 7) then
   return {}
 end
 local most = tonumber(ARGV[4])
-local eras, latest = {}, now
-for i = 9, #ARGV, 3 do
-  local era = {first = tonumber(ARGV[i]), last = tonumber(ARGV[i + 1]), by = now - ARGV[i + 2]}
-  eras[#eras + 1] = era
+local eras, latest = eras_from(9, now), now
+for _, era in ipairs(eras) do
   latest = math.max(latest, era.by)
-end
-eras[#eras].last = now -- what is later was registered before the clock was set back
-
--- The instant by which a command of this age is judged. Of several eras it may be of, that which lets it live longest.
-local function judged_by(created)
-  local known, any = nil, now
-  for _, era in ipairs(eras) do
-    any = math.min(any, era.by)
-    if created >= era.first and created <= era.last then
-      known = math.min(known or era.by, era.by)
-    end
-  end
-  return known or any
 end
 
 local reply = {}
@@ -55,11 +38,11 @@ end
 
 local ended = 0
 local function end_overdue(id)
-  local found, reason = read(id, 'joined', 'about', 'finished', 'state', 'notify')
+  local found, reason = read(id, 'joined', 'about', 'finished', 'state', 'notify', 'hold')
   if not found then
     return put_off(id, reason)
   end
-  local v, joined, about, finished, state, notify = unpack(found, 1, 6)
+  local v, joined, about, finished, state, notify, hold = unpack(found, 1, 7)
   if not state or finished then
     return redis.call('ZREM', KEYS[1], id)
   end
@@ -68,8 +51,12 @@ local function end_overdue(id)
     return put_off(id, DAMAGED)
   end
   if #eras > 1 then
-    local created, deadline = string.match(about, '^(%d+) (%d+)')
-    if tonumber(deadline) >= judged_by(tonumber(created)) - ARGV[1] then
+    local began, deadline = string.match(about, '^(%d+) (%d+)')
+    local timeout = string.match(hold or '', '^%d+ (%d+)')
+    if timeout then -- its time began with its claim
+      began = deadline - timeout
+    end
+    if tonumber(deadline) >= judged_by(eras, now, tonumber(began)) - ARGV[1] then
       return
     end
   end
@@ -112,11 +99,11 @@ local function lapse(member)
   end
   local unapproved = string.match(approval or '', '^%d+$')
   local created, ends = string.match(about, '^(%d+)'), unapproved or string.match(hold or '', '^(%d+)')
-  if tonumber(ends) >= judged_by(tonumber(created)) - ARGV[1] then
+  if tonumber(ends) >= judged_by(eras, now, tonumber(created)) - ARGV[1] then
     return
   end
   local outcome = {
-    state = 'unsent', finished = micros(now), by = '', result = '', error = unapproved and ARGV[8] or ARGV[7], words = words(v), was = state,
+    state = 'unsent', finished = micros(now), by = '', result = '', error = unapproved and ARGV[6] or ARGV[5], words = words(v), was = state,
     notify = notify,
   }
   local heard = settle(now, id, waiting_nodes(match, joined), match, KEYS[1], KEYS[2], outcome, ARGV[2])
