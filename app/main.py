@@ -137,7 +137,7 @@ def _around_commands(known: KnownFromEvents, webhooks: WebhookPlane | None, auth
     return CommandSurroundings(
         told_of=nobody if webhooks is None else webhooks.book.told_of,
         offline_since=known.offline_since,
-        online=known.online,
+        whereabouts=known.whereabouts,
         last_event=known.last_event,
         may_send=partial(may_send, authority),
     )

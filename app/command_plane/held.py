@@ -49,7 +49,7 @@ def open_held(
         publisher=way.publisher,
         admission=way.admission,
         may=around.may_send,
-        online=around.online,
+        whereabouts=around.whereabouts,
         time=time,
         now_us=kernel.now_us,
     )

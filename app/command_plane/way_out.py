@@ -9,11 +9,12 @@ from app.callbacks.open_commands import OpenCommands
 from app.cluster.canary import Canary
 from app.command_plane.observed import Observed
 from app.commands.deadlines.expirer import Expirer
-from app.commands.send.absence import Absence, OfflineSince, nobody_knows, nobody_knows_now
+from app.commands.send.absence import Absence, OfflineSince, nobody_knows, nobody_knows_where
 from app.commands.send.admission import CommandAdmission, LastEvent, no_events
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import Registrar, ToldOf
 from app.core.commands.command import Command
+from app.core.events.presence import Whereabouts
 from app.kernel import Kernel
 
 
@@ -25,8 +26,8 @@ class CommandSurroundings:
     """Says which webhooks are told of a command."""
     offline_since: OfflineSince = nobody_knows
     """Says since when a device is known to be away."""
-    online: Callable[[str], Awaitable[bool | None]] = nobody_knows_now
-    """Says whether a device is there; None where nobody knows."""
+    whereabouts: Callable[[str], Awaitable[Whereabouts]] = nobody_knows_where
+    """Says whether a device is there, and since when."""
     last_event: LastEvent = no_events
     """The last value of a topic."""
     may_send: Callable[[Command], None] = lambda _command: None

@@ -22,6 +22,7 @@ from app.core.errors import (
     InterlockBlindError,
     TooManyHeldError,
 )
+from app.core.events.presence import Whereabouts
 from app.core.profiles.interlocks import InterlockVerdict
 from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.core.profiles.profile import DeviceProfile
@@ -124,7 +125,7 @@ class DryRunner:
         registration = self._registrar.registration(request, profile, request.timeout, caller)
         verdicts, refusal = await self._interlocks(request, profile)
         lane = await self._lane(registration)
-        online = await self._judge.online(request.device_id)
+        place = await self._judge.whereabouts(request.device_id)
         sent_at_once = not registration.begins_held and (lane is None or lane.position is None)
         absence = self._publisher.absence
         asks_first = sent_at_once and absence.asks_first(request.if_offline)
@@ -134,11 +135,11 @@ class DryRunner:
             joins=await self._admission.on_record(request),
             verdicts=verdicts,
             lane=lane,
-            online=online,
+            online=place.online,
             offline_since=await absence.offline_since(request.device_id) if asks_first else None,
             connected=self._publisher.connected,
             refusals=[*against, *_of_lane(registration, lane)],
-            obstacles=[*_in_line(lane), *self._obstacles(registration, refusal, online=online)],
+            obstacles=[*_in_line(lane), *self._obstacles(registration, refusal, place)],
         )
 
     async def judge_interlocks(self, request: CommandRequest) -> Sequence[InterlockVerdict]:
@@ -169,7 +170,7 @@ class DryRunner:
         return None
 
     def _obstacles(
-        self, registration: Registration, refusal: HomingError | None, *, online: bool | None
+        self, registration: Registration, refusal: HomingError | None, place: Whereabouts
     ) -> Iterator[Obstacle]:
         """Yield what a command that may wait for more than its lane would wait for at this moment."""
         hold = registration.hold
@@ -179,8 +180,9 @@ class DryRunner:
             yield Obstacle.APPROVAL
         if hold.not_before is not None and self._judge.seconds_to_date(hold.not_before) > 0:
             yield Obstacle.TIME
-        waits_for_device = registration.if_offline is IfOffline.HOLD
-        if waits_for_device and not self._judge.is_there(registration.profile, online=online):
+        signs, profile = self._judge.signs(place), registration.profile
+        ready = self._judge.is_there(profile, signs) and not self._judge.seconds_to_ready(profile, signs)
+        if registration.if_offline is IfOffline.HOLD and not ready:
             yield Obstacle.DEVICE
         if refusal is not None:
             yield Obstacle.INTERLOCK

@@ -10,6 +10,7 @@ from typing import Final
 
 from app.core.errors import HomingError
 from app.core.events.event import Entry, Event
+from app.core.events.presence import Whereabouts
 from app.events.plane import EventPlane, needed
 from app.events.shared_intake import NodeSession
 
@@ -34,15 +35,20 @@ class KnownFromEvents:
 
     async def online(self, device_id: str) -> bool | None:
         """Say whether a device is there: False where it, or its will, has said that it goes; None if nobody knows."""
+        return (await self.whereabouts(device_id)).online
+
+    async def whereabouts(self, device_id: str) -> Whereabouts:
+        """Return whether a device is there, as `online` says it, and since when; soon or not at all."""
         if self._plane is None:
-            return None
+            return Whereabouts(None)
         with suppress(TimeoutError, HomingError):
             async with asyncio.timeout(PRESENCE_SECONDS):
                 found = await self._plane.presence.presence_of(device_id)
                 if found is not None and found[0].online:
-                    return True
-                return None if await self._plane.presence.offline_since(device_id) is None else False
-        return None
+                    return Whereabouts(True, found[1])
+                since = await self._plane.presence.offline_since(device_id)
+                return Whereabouts(None if since is None else False, since)
+        return Whereabouts(None)
 
     async def last_entry(self, database: str | None, topic: str) -> Entry | None:
         """Return the last entry on a topic, in the database that a profile proposes."""

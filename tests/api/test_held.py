@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,23 @@ async def test_it_waits_until_the_device_is_there_and_is_sent_once(keeping: Rig)
     assert [one["id"] for one in keeping.device.received] == [command["id"]]
     assert done["hold"] == {"waits_for": [], "until": command["hold"]["until"], "claims": 1}
     assert done["deadline"] < command["hold"]["until"]
+
+
+async def test_a_device_that_is_back_is_sent_to_when_it_listens(tmp_path: Path) -> None:
+    late = '[[presence]]\ntopic = "homing/{device_id}/beat"\noffline_after = "5m"\nready_after = "1s"\n'
+    async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, late)}) as rig:
+        await ready(rig)
+        await away(rig)
+        command = (await rig.send("ok", hold="8h", timeout="10s")).json()
+        await tell(rig, online=True)
+        dry = (await rig.http.post(f"{COMMANDS}?dry_run=true", json={"method": "ok", "hold": "8h"})).json()
+        assert dry["waits_for"] == ["device"]
+        explained = (await rig.http.get(f"/v1/commands/{command['id']}/explain")).json()["verdict"]
+        assert f"{DEVICE} is back, and listens in" in explained["evidence"][0]
+        done = await becomes(rig, command, "succeeded")
+        since = (await rig.http.get(f"/v1/devices/{DEVICE}/state")).json()["presence"]["since"]
+        left_at = instant_of(done["deadline"]) - timedelta(seconds=10)
+        assert left_at - instant_of(since) >= timedelta(seconds=1)
 
 
 async def test_who_waits_is_told_the_outcome(keeping: Rig) -> None:

@@ -13,7 +13,7 @@ from app.cluster.directory import NodeInfo
 from app.cluster.shares import share_of
 from app.commands.held.claimant import Claimant
 from app.commands.held.gauges import OTHER, HeldGauges, HeldSighting
-from app.commands.held.held_judge import HeldJudge, Readiness
+from app.commands.held.held_judge import DeviceSigns, HeldJudge, Readiness
 from app.commands.held.look_pace import TICK_SECONDS, LookPace
 from app.commands.held.store_time import StoreTime
 from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
@@ -196,7 +196,8 @@ class Drainer:
 
         Oldest first, by the store's clock, and of a lane of order lifo newest first: so lanes have them.
         """
-        heard, online = self._waiting.heed(device), await self._judge.online(device.device_id)
+        heard, place = self._waiting.heed(device), await self._judge.whereabouts(device.device_id)
+        signs = self._judge.signs(place, heard=heard, known_for=self._waiting.known_for(device, place))
         ids, blocked, awaited, seen = sorted(device.ids), set[str](), list[float](), list[HeldSighting]()
         held = []
         for identity, command in zip(ids, await self._store.get(ids), strict=True):
@@ -210,12 +211,12 @@ class Drainer:
                 awaited.append(inf)
                 seen.append(HeldSighting(WaitReason.LANE, command.created_at))
                 continue
-            waits = await self._try(command, online=online, heard=heard)
+            waits = await self._try(command, signs)
             if waits is None:
                 self._waiting.drop(device.device_id, command.id)
             else:
                 awaited.append(self._judge.seconds_left(waits))
-                there = waits.reason is WaitReason.DEVICE and online is True
+                there = waits.reason is WaitReason.DEVICE and signs.online is True
                 stopped = lane.name if lane is not None and waits.for_a_person else None
                 seen.append(HeldSighting(OTHER if there else waits.reason, command.created_at, stopped))
             taken = waits is not None and waits.reason is WaitReason.LANE
@@ -225,9 +226,9 @@ class Drainer:
         self.gauges.saw(device.device_id, seen)
         return min(awaited, default=None)
 
-    async def _try(self, command: Command, *, online: bool | None, heard: bool) -> Waits | None:
+    async def _try(self, command: Command, signs: DeviceSigns) -> Waits | None:
         """Send or refuse a held command; if it waits on, return what for."""
-        match await self._judge.judge(command, online=online, heard=heard):
+        match await self._judge.judge(command, signs):
             case Readiness.READY:
                 try:
                     return await self._claimant.claim(command)
@@ -238,6 +239,9 @@ class Drainer:
                 return None
             case Readiness.UNAPPROVED:
                 return Waits(WaitReason.APPROVAL, NOBODY_KNOWS)
+            case Readiness.COMING:
+                left = self._judge.seconds_to_ready(command.profile, signs)
+                return Waits(WaitReason.DEVICE, self._time.now() + round(left * 1_000_000))
             case Readiness.EARLY if command.hold is not None and command.hold.not_before is not None:
                 return Waits(WaitReason.TIME, command.hold.not_before)
             case _:

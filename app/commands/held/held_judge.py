@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum, auto
+from math import inf
 from typing import Final
 
 import orjson
@@ -23,6 +25,7 @@ from app.core.errors import (
     InvalidInputError,
     UnavailableError,
 )
+from app.core.events.presence import Whereabouts
 from app.core.profiles.lanes import CommandLane
 from app.store.holds import HoldStore, Waits
 
@@ -41,15 +44,28 @@ class Readiness(StrEnum):
     """It waits for a second person."""
     EARLY = auto()
     """It waits for its instant, which is known."""
+    COMING = auto()
+    """Its device is back, and does not listen yet."""
     READY = auto()
     REFUSED = auto()
     """The caller who had it held may not send it any more."""
 
 
-class HeldJudge:
-    """`may` judges the right of the caller of a held command, as it is now; `online` says whether a device is there.
+@dataclass(frozen=True, slots=True)
+class DeviceSigns:
+    """The signs by which a device is taken to be there. `heard` tells that it has said something lately."""
 
-    `online` is None where nobody knows. `time` is that of the store, whose instants are compared with nothing else.
+    online: bool | None
+    """None where nobody knows."""
+    heard: bool = False
+    back_for: float = inf
+    """The seconds since it came back."""
+
+
+class HeldJudge:
+    """`may` judges the right of the caller of a held command, as it is now; `whereabouts` says where a device is.
+
+    `time` is that of the store, whose instants are compared with nothing else.
     `now_us` is this node's time, in microseconds since 1970.
     """
 
@@ -60,7 +76,7 @@ class HeldJudge:
         publisher: Publisher,
         admission: CommandAdmission,
         may: Callable[[Command], None],
-        online: Callable[[str], Awaitable[bool | None]],
+        whereabouts: Callable[[str], Awaitable[Whereabouts]],
         time: StoreTime,
         now_us: Callable[[], int],
     ) -> None:
@@ -68,13 +84,13 @@ class HeldJudge:
         self._publisher = publisher
         self._admission = admission
         self._may = may
-        self.online = online
+        self.whereabouts = whereabouts
         self._time = time
         self._now_us = now_us
         self._blind_at = 0
 
-    async def judge(self, command: Command, *, online: bool | None, heard: bool) -> Readiness:
-        """Judge it; `heard` tells that its device has said something lately.
+    async def judge(self, command: Command, signs: DeviceSigns) -> Readiness:
+        """Judge it by the signs of its device.
 
         Where nobody knows whether the device is there, the broker may: it says so when nobody is subscribed.
         """
@@ -83,9 +99,11 @@ class HeldJudge:
         if self._too_early(command):
             return Readiness.EARLY
         waits_for_device = command.if_offline is IfOffline.HOLD  # else for its lane alone
-        there = not waits_for_device or self.is_there(command.profile, online=online, heard=heard)
-        if not there or not self._publisher.connected or self._rests(command, heard=heard) or self._is_blind(command):
+        there = not waits_for_device or self.is_there(command.profile, signs)
+        if not there or not self._publisher.connected or self._rests(command, signs) or self._is_blind(command):
             return Readiness.WAITS
+        if waits_for_device and self.seconds_to_ready(command.profile, signs) > 0:
+            return Readiness.COMING
         try:
             await self._check(command)
         except AccessError:
@@ -97,9 +115,24 @@ class HeldJudge:
             return Readiness.WAITS
         return Readiness.READY
 
-    def is_there(self, profile: str, *, online: bool | None, heard: bool = False) -> bool:
+    def signs(self, place: Whereabouts, *, heard: bool = False, known_for: float = 0.0) -> DeviceSigns:
+        """Return the signs of a device. `known_for` are the seconds for which this node has known that it is back.
+
+        These count where it told of its return by a clock that is ahead of this node's.
+        """
+        if not place.online:
+            return DeviceSigns(place.online, heard, known_for if heard else inf)
+        since = inf if place.since is None else (self._now_us() - place.since) / 1_000_000
+        return DeviceSigns(place.online, heard, max(since, known_for))
+
+    def is_there(self, profile: str, signs: DeviceSigns) -> bool:
         """Return whether a device is there for commands that wait for it, or the broker would tell if it is not."""
-        return online is not False and (bool(online) or heard or self._publisher.absence.tells(profile))
+        tells = self._publisher.absence.tells
+        return signs.online is not False and (bool(signs.online) or signs.heard or tells(profile))
+
+    def seconds_to_ready(self, profile: str, signs: DeviceSigns) -> float:
+        """Return how long it is until a device that came back listens, by its profile; none where it was not away."""
+        return max(0.0, self._admission.ready_after(profile).total_seconds() - signs.back_for)
 
     async def why(self, command: Command) -> Sequence[str]:
         """Say what a held command waits for at this moment, as far as this node knows."""
@@ -113,8 +146,8 @@ class HeldJudge:
             reasons.append("this node has no connection to the MQTT broker")
         if command.lane is not None:
             reasons.append(await self._why_in_lane(command, command.lane))
-        if command.if_offline is IfOffline.HOLD and await self.online(command.device_id) is False:
-            reasons.append(f"{command.device_id} has said that it is offline, or its will has")
+        if command.if_offline is IfOffline.HOLD:
+            reasons += self._why_away(command, await self.whereabouts(command.device_id))
         hold = command.hold
         if hold is not None and hold.given_back_at is not None:
             undone = (
@@ -128,6 +161,14 @@ class HeldJudge:
         if not reasons:
             reasons.append(f"{command.device_id} was not heard since it was held, or it is about to be sent")
         return reasons
+
+    def _why_away(self, command: Command, place: Whereabouts) -> Sequence[str]:
+        """Say that a device is away, or does not listen yet; nothing where it may be sent to."""
+        if place.online is False:
+            return [f"{command.device_id} has said that it is offline, or its will has"]
+        if left := self.seconds_to_ready(command.profile, self.signs(place)):
+            return [f"{command.device_id} is back, and listens in {left:.1f} s (ready_after of its profile)"]
+        return []
 
     async def _why_in_lane(self, command: Command, lane: CommandLane) -> str:
         """Say how its lane stands: that it waits for a person, or what else keeps it back."""
@@ -171,13 +212,13 @@ class HeldJudge:
         since = self._now_us() - self._blind_at
         return 0 <= since < BLIND_US and self._admission.binds(command.profile, command.method)
 
-    def _rests(self, command: Command, *, heard: bool) -> bool:
+    def _rests(self, command: Command, signs: DeviceSigns) -> bool:
         """Return whether nobody was subscribed to its topic a short while ago."""
         hold = command.hold
         if hold is None or hold.given_back_at is None:
             return False
         passed = self._time.now() - hold.given_back_at  # far below zero: the store's clock was set back since
-        return abs(passed) < rest_of(hold.claims, heard=heard) * 1_000_000
+        return abs(passed) < rest_of(hold.claims, heard=signs.heard) * 1_000_000
 
 
 def request_of(command: Command) -> CommandRequest:

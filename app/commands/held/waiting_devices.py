@@ -12,6 +12,7 @@ from zlib import crc32
 from app.callbacks.observer import Observer
 from app.core.clock import Clock
 from app.core.commands.routing import Follower
+from app.core.events.presence import Whereabouts
 from app.core.identifiers import partition_of
 from app.runtime.listeners import Listeners
 from app.runtime.telemetry import Fill
@@ -54,6 +55,12 @@ class WaitingDevice:
     looks: int = 0
     """The number of fruitless looks since it was heard last."""
     heard_at: float = -inf
+    back_at: float = -inf
+    """When it was heard after it had said nothing for `LATELY`."""
+    there_since: int | None = None
+    """Since when it is there (µs), as its presence has said."""
+    known_at: float = -inf
+    """When this node first knew that."""
     unheeded: bool = False
     """It was heard since the last look began."""
     busy: bool = False
@@ -94,6 +101,8 @@ class WaitingDevices(Observer):
         """Look at a device that has said something, soon."""
         del profile, topic
         if (device := self._devices.get(device_id)) is not None:
+            if not self.lately_heard(device):
+                device.back_at = self._now()
             device.heard_at, device.looks, device.unheeded = self._now(), 0, True
             self._look_at(device, max(self._now() + SOON + self._spread(device_id), device.not_before))
 
@@ -213,6 +222,14 @@ class WaitingDevices(Observer):
     def lately_heard(self, device: WaitingDevice) -> bool:
         """Return whether it has said something within `LATELY`."""
         return self._now() - device.heard_at <= LATELY
+
+    def known_for(self, device: WaitingDevice, place: Whereabouts) -> float:
+        """Return for how many seconds this node has known that the device is back; inf where it never was away."""
+        if not place.online:
+            return self._now() - device.back_at
+        if place.since != device.there_since:
+            device.there_since, device.known_at = place.since, self._now()
+        return self._now() - device.known_at
 
     def seconds_to_next(self) -> float | None:
         """The time until a device is due; None while none will be."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from app.core.commands.command import IfOffline
 from app.core.errors import InvalidInputError, UnavailableError
+from app.core.events.presence import Whereabouts
 from app.core.identifiers import CANARY
 from app.core.messages import Publication, Receipt
 from app.core.profiles.profile import DeviceProfile
@@ -36,9 +37,9 @@ async def nobody_knows(_device_id: str) -> int | None:
     return None
 
 
-async def nobody_knows_now(_device_id: str) -> bool | None:
-    """Return None: a node that keeps no events does not know whether a device is there."""
-    return None
+async def nobody_knows_where(_device_id: str) -> Whereabouts:
+    """Return nothing: a node that keeps no events does not know whether a device is there."""
+    return Whereabouts(None)
 
 
 class Absence:

@@ -120,6 +120,11 @@ class CommandAdmission:
         known = self._profiles.get(profile)
         return known is not None and bool(known.interlocks_of(method))
 
+    def ready_after(self, profile: str) -> timedelta:
+        """The time after the return of a device in which nothing that waited for it is sent."""
+        known = self._profiles.get(profile)
+        return timedelta() if known is None else known.ready_after
+
     def approval_of(self, request: CommandRequest) -> timedelta | None:
         """The time in which the profile wants a second person to approve a command; None if it wants none."""
         profile = self._profiles.get(request.profile)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.core.events.event import Entry, Position
 
@@ -30,6 +30,13 @@ class Change:
     offline_after: timedelta | None = None
     said: bool = True
     """Whether a message says so, of the device or its will; else its silence does."""
+
+
+class Whereabouts(NamedTuple):
+    """Whether a device is there, None where nobody knows, and since when, in microseconds since 1970."""
+
+    online: bool | None
+    since: Position | None = None
 
 
 @dataclass(slots=True)

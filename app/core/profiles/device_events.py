@@ -124,6 +124,8 @@ class PresenceSpec:
     match: tuple[PathCondition, ...] = ()
     offline: tuple[PathCondition, ...] = ()
     offline_after: timedelta | None = None
+    ready_after: timedelta = timedelta()
+    """The time after its return in which the device does not listen yet."""
     decode: Decode = decode_json
     device: DeviceSource | None = None
     wide: bool = False

@@ -193,6 +193,11 @@ class DeviceProfile:
         return frozenset().union(*(request.repeatable for request in self.requests))
 
     @property
+    def ready_after(self) -> timedelta:
+        """The time after the return of a device in which nothing that waited for it is sent."""
+        return max((one.ready_after for one in self.presence), default=timedelta())
+
+    @property
     def heard(self) -> tuple[TopicTemplate, ...]:
         """Return where nodes read what devices answer and ask."""
         answered, asked = (one.topic for one in self.responses), (one.topic for one in self.replies)

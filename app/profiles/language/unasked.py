@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -15,6 +15,8 @@ from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import DURATION_SCHEMA, DatabaseName, Dotted, duration_between, pair_of, template
 from app.profiles.language.heard import ConditionTable, HeardTable, SourceTable, path_of
 from app.profiles.quick_json import read_json
+
+LATEST_READY: Final = timedelta(minutes=10)
 
 
 def _quick(decode: Decode) -> Decode:
@@ -86,6 +88,9 @@ class PresenceTable(HeardTable):
         ]
         | None
     ) = None
+    ready_after: Annotated[timedelta, BeforeValidator(duration_between(timedelta(), LATEST_READY)), DURATION_SCHEMA] = (
+        timedelta()
+    )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> PresenceTable:
@@ -113,6 +118,7 @@ class PresenceTable(HeardTable):
             match=tuple(one.build(wide=wide) for one in self.match),
             offline=tuple(one.build(wide=wide) for one in self.offline),
             offline_after=self.offline_after,
+            ready_after=self.ready_after,
             decode=_quick(pair_of(self.codec)[1]),
             device=self.source_of_device(form, wide=wide),
             wide=wide,

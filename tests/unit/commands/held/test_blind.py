@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-from app.commands.held.held_judge import BLIND_US, HeldJudge, Readiness
+from app.commands.held.held_judge import BLIND_US, DeviceSigns, HeldJudge, Readiness
 from app.commands.send.registrar import CommandRequest
 from app.core.commands.command import Command
 from app.core.errors import InterlockBlindError
+from app.core.events.presence import Whereabouts
 from tests.contract.store_backends import registration
+
+THERE = DeviceSigns(online=True, heard=True)
 
 
 class Blind:
@@ -18,6 +22,9 @@ class Blind:
 
     def __init__(self) -> None:
         self.asked = 0
+
+    def ready_after(self, _profile: str) -> timedelta:
+        return timedelta()
 
     def binds(self, _profile: str, method: str) -> bool:
         return method != "lights"
@@ -29,8 +36,8 @@ class Blind:
         return SimpleNamespace(check=lambda: None)
 
 
-async def nobody_knows(_device: str) -> bool | None:
-    return None
+async def nobody_knows(_device: str) -> Whereabouts:
+    return Whereabouts(None)
 
 
 def command(method: str = "takeoff") -> Command:
@@ -44,17 +51,17 @@ async def test_an_event_log_that_does_not_answer_is_asked_once_a_second_for_all_
         publisher=cast("Any", SimpleNamespace(connected=True)),
         admission=cast("Any", admission),
         may=lambda _command: None,
-        online=nobody_knows,
+        whereabouts=nobody_knows,
         time=cast("Any", None),
         now_us=lambda: now[0],
     )
     for _ in range(5):
-        assert await judge.judge(command(), online=True, heard=True) is Readiness.WAITS
+        assert await judge.judge(command(), THERE) is Readiness.WAITS
     assert admission.asked == 1
-    assert await judge.judge(command("lights"), online=True, heard=True) is Readiness.READY
+    assert await judge.judge(command("lights"), THERE) is Readiness.READY
     now[0] += BLIND_US
-    assert await judge.judge(command(), online=True, heard=True) is Readiness.WAITS
+    assert await judge.judge(command(), THERE) is Readiness.WAITS
     assert admission.asked == 2
     now[0] -= BLIND_US * 3  # the clock of the node was set back
-    assert await judge.judge(command(), online=True, heard=True) is Readiness.WAITS
+    assert await judge.judge(command(), THERE) is Readiness.WAITS
     assert admission.asked == 3

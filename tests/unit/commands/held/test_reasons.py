@@ -10,6 +10,7 @@ from typing import Any, cast
 from app.commands.held.held_judge import HeldJudge
 from app.core.commands.command import CommandState, IfOffline
 from app.core.errors import InvalidInputError
+from app.core.events.presence import Whereabouts
 from tests.contract.store_backends import registration
 
 
@@ -19,9 +20,12 @@ class Refusing:
     async def admit(self, _request: object) -> None:
         raise InvalidInputError("profile", "is unknown")
 
+    def ready_after(self, _profile: str) -> timedelta:
+        return timedelta()
 
-async def nobody_knows(_device: str) -> bool | None:
-    return None
+
+async def nobody_knows(_device: str) -> Whereabouts:
+    return Whereabouts(None)
 
 
 async def test_of_a_claim_that_was_undone_it_names_no_reason_that_may_be_wrong() -> None:
@@ -35,7 +39,7 @@ async def test_of_a_claim_that_was_undone_it_names_no_reason_that_may_be_wrong()
         publisher=cast("Any", SimpleNamespace(connected=True)),
         admission=cast("Any", Refusing()),
         may=lambda _command: None,
-        online=nobody_knows,
+        whereabouts=nobody_knows,
         time=cast("Any", None),
         now_us=lambda: 0,
     )

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.commands.held.held_judge import HeldJudge, Readiness
+from app.commands.held.held_judge import DeviceSigns, HeldJudge, Readiness
 from app.commands.held.store_time import StoreTime
 from app.core.clock import wall_us
 from app.core.commands.command import Command, IfOffline, WaitReason
@@ -24,6 +24,9 @@ SKEWS = pytest.mark.parametrize("skew", [-HOUR, HOUR], ids=["behind", "ahead"])
 
 class Welcoming:
     """An admission that has nothing against any command."""
+
+    def ready_after(self, _profile: str) -> timedelta:
+        return timedelta()
 
     def binds(self, _profile: str, _method: str) -> bool:
         return False
@@ -45,13 +48,13 @@ class Node:
             publisher=cast("Any", SimpleNamespace(connected=True)),
             admission=cast("Any", Welcoming()),
             may=lambda _command: None,
-            online=cast("Any", None),
+            whereabouts=cast("Any", None),
             time=self.time,
             now_us=lambda: wall_us(self.clock),
         )
 
     async def readiness(self, command: Command) -> Readiness:
-        return await self.judge.judge(command, online=True, heard=True)
+        return await self.judge.judge(command, DeviceSigns(online=True, heard=True))
 
 
 def held(**members: Any) -> Command:

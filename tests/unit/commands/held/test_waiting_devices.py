@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from app.commands.held.waiting_devices import FIRST_PAUSE, LATELY, UNHEARD_A_SECOND, WaitingDevice, WaitingDevices
 from app.core.commands.routing import Follower
+from app.core.events.presence import Whereabouts
 from tests.contract.store_backends import ManualClock
 
 
@@ -30,6 +33,21 @@ def looked_at(waiting: WaitingDevices) -> WaitingDevice:
     device = taken(waiting)
     assert device is not None
     return device
+
+
+def test_a_device_is_back_since_it_spoke_after_a_silence_or_as_its_presence_says(
+    waiting: WaitingDevices, clock: ManualClock
+) -> None:
+    device, unknown = looked_at(waiting), Whereabouts(None)
+    assert waiting.known_for(device, unknown) == inf, "it may have been there all the time"
+    for pause in (LATELY + 1, 5.0, 6.0):
+        clock.now += pause
+        waiting.heard("dock-1")
+    assert waiting.known_for(device, unknown) == 11
+    waiting.known_for(device, Whereabouts(True, 7))
+    clock.now += 2
+    assert waiting.known_for(device, Whereabouts(True, 7)) == 2
+    assert waiting.known_for(device, Whereabouts(True, 8)) == 0, "it was away in between"
 
 
 def test_who_has_its_turn_is_looked_at_at_once_and_whoever_looks_is_told(waiting: WaitingDevices) -> None:

@@ -228,6 +228,10 @@ offline = [{ path = "$", is_in = ["Offline"] }]
             '[[presence]]\ntopic = "e/{device_id}"\noffline_after = "5ms"',
             "p.toml:15: presence.0.offline_after: 5ms is out of range; allowed: 1s to 720h",
         ),
+        (
+            '[[presence]]\ntopic = "e/{device_id}"\noffline_after = "5m"\nready_after = "11m"',
+            "p.toml:16: presence.0.ready_after: 11m is out of range; allowed: 0s to 10m",
+        ),
     ],
 )
 def test_what_can_never_hold_is_refused_with_its_line(text: str, said: str) -> None:
