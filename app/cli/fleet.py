@@ -29,7 +29,7 @@ ENDS: Final = {
 }
 """The exit codes of those who wait, by the state in which a run stands still."""
 
-RESULTS: Final = ("device_id", "wave", "state", "ended_at", "command_id", "code", "message")
+RESULTS: Final = ("device_id", "wave", "state", "ended_at", "command_id", "code", "message", "result")
 
 application = group(
     "One command for many devices, in waves that stop when too many fail.",
@@ -81,21 +81,36 @@ def results(
     run_id: Annotated[str, typer.Argument(help=HELP["run_id"], autocompletion=COMPLETED["run_id"])],
     *,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets, whatever --output says.")] = False,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file, and print nothing.")
+    ] = None,
     state: Annotated[str | None, typer.Option(help=HELP["state"])] = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Print how all targets of a run have ended, in the order of their turns."""
+    """Print how all targets of a run have ended, and what they answered, in the order of their turns."""
     shown = form(output, as_json=as_json)
+    if csv and parquet is not None:
+        raise Stop("--csv and --parquet are two forms of one table; leave one of them out", Exit.USAGE)
     with connected(url, context, shown) as homing:
+        if parquet is not None:
+            _write(parquet, homing.fleet.targets_parquet(run_id, state=state))
+            return
         if csv:
             text = homing.fleet.targets_csv(run_id, state=state).removesuffix("\r\n")
             out.line("\n".join(map(plain, text.splitlines())) if out.is_terminal else text)
             return
         found = list(homing.fleet.targets(run_id, state=state))
     table(shown, found, lambda one: [cell(one, name) for name in RESULTS], RESULTS)
+
+
+def _write(file: Path, content: bytes) -> None:
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise Stop(f"{file}: {error.strerror}", Exit.USAGE) from None
 
 
 def _document(file: str) -> Any:  # noqa: ANN401 - any JSON

@@ -70,7 +70,21 @@ class TargetRow:
     mark: TargetMark
     command_id: str | None
     result: Sequence[Any]
-    """The instant at which it ended (µs), code and message; empty while it has not."""
+    """The instant at which it ended (µs), code and message, and behind them a short answer of the device.
+
+    Empty while it has not ended.
+    """
+
+    @property
+    def ended_at(self) -> int | None:
+        """The instant at which it ended, in microseconds on the store's clock; None while it has not."""
+        return self.result[0] if self.result else None
+
+    @property
+    def answer(self) -> str | None:
+        """What the device answered, as JSON text; None also where that was too long to be kept."""
+        _, _, _, *answer = self.result or (None, None, "")
+        return answer[0] if answer else None
 
 
 class FleetAdministrator:

@@ -66,6 +66,8 @@ ABANDONED_US: Final = 10_000_000
 """After so long no driver before this one registers a command any more: all know that the run is over."""
 MOST_SAID: Final = 200
 """Characters of a message, and of a code, that the result of a target keeps: there may be 100,000 of them."""
+MOST_ANSWERED: Final = 256
+"""Bytes of an answer that the result of a target keeps; of a longer one it keeps nothing."""
 NOT_ALLOWED: Final = "not_allowed_any_more"
 _AWAY: Final = "it was away until its hold was over"
 _ABORTED: Final = TargetMark.CANCELLED, "run_aborted", "the run was aborted; it was not sent"
@@ -233,13 +235,13 @@ class RunDriver:
         mark = mark_of(outcome.state, _code(outcome))
         error = {} if outcome.error is None else orjson.loads(outcome.error)
         said = _UNKNOWN if mark is TargetMark.UNKNOWN else str(error.get("message") or "")
-        self._end(known, index, mark, now, _in_short(_code(outcome)), said, outcome.finished_at)
-
-    def _end(
-        self, known: KnownRun, index: int, mark: TargetMark, now: int, code: object, said: str, at: int | None = None
-    ) -> None:
         if known.run.end_target(index, mark, now):
-            self._results[index] = [now if at is None else at, code, said[:MOST_SAID]]
+            answered = _short_answer(outcome)
+            self._results[index] = [outcome.finished_at, _in_short(_code(outcome)), said[:MOST_SAID], *answered]
+
+    def _end(self, known: KnownRun, index: int, mark: TargetMark, now: int, code: object, said: str) -> None:
+        if known.run.end_target(index, mark, now):
+            self._results[index] = [now, code, said[:MOST_SAID]]
 
     async def _hand(self, known: KnownRun, now: int) -> list[int]:
         """Mark the targets whose turn it is, up to what may be in flight; those that are away wait or are given up."""
@@ -385,3 +387,9 @@ def _in_short(code: object) -> object:
     """Return the code itself, or the beginning of its text where a device has made a long one."""
     text = code if isinstance(code, str) else orjson.dumps(code).decode()
     return code if len(text) <= MOST_SAID else text[:MOST_SAID]
+
+
+def _short_answer(outcome: Outcome) -> Sequence[Any]:
+    """Return what the device answered, as JSON text in a list; an empty one where that is nothing, or long."""
+    result = outcome.result or b"null"
+    return [] if result == b"null" or len(result) > MOST_ANSWERED else [result.decode()]

@@ -76,7 +76,7 @@ class RunExplainer:
             device, profile, *_ = await listed.at(index)
             if not may_know(device, profile, known.plan.command.method):
                 continue
-            _, code, message = result or (0, "", "")
+            _, code, message, *_ = result or (0, "", "")
             key = TargetMark(known.run.marks[index]), "" if code is None else str(code), str(message)
             groups.setdefault(key, []).append(device)
         found = [FailureGroup(*key, len(devices), tuple(devices[:EXAMPLES])) for key, devices in groups.items()]

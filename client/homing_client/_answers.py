@@ -97,11 +97,16 @@ def body_of(reply: Reply) -> JsonObject:
     return reply.json()
 
 
-def text_of(reply: Reply) -> str:
-    """The text of an answer; the error that it is."""
+def content_of(reply: Reply) -> bytes:
+    """The bytes of an answer; the error that it is."""
     if not reply.is_success:
         raise problem_of(reply)
-    return reply.content.decode("utf-8", "replace")
+    return reply.content
+
+
+def text_of(reply: Reply) -> str:
+    """The text of an answer; the error that it is."""
+    return content_of(reply).decode("utf-8", "replace")
 
 
 def event_of(one: ServerEvent) -> CommandEvent | None:

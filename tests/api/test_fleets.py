@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -110,29 +109,6 @@ async def test_each_target_gets_its_command_once_wave_by_wave(keeping: Rig) -> N
     assert (command["device_id"], command["state"]) == ("dock-0", "succeeded")
     listed = (await keeping.http.get(RUNS)).json()["runs"]
     assert [(one["id"], one["state"]) for one in listed] == [(run["id"], "succeeded")]
-
-
-async def test_results_are_a_table_for_spreadsheets_too(keeping: Rig) -> None:
-    odd = ["dock-1", "-2-3", "@sum"]
-    await tell(keeping, odd)
-    await tell(keeping, ["dock-1"], online=False)
-    run = await begin(keeping, odd, "refuse")
-    await counted(keeping, run, failed=2, waiting=1)
-    await post(keeping, run, "abort")
-    await becomes(keeping, run, "aborted")
-    url, csv_wanted = f"{RUNS}/{run['id']}/targets", {"Accept": "text/html, text/csv;q=0.9"}
-    answer = await keeping.http.get(url, headers=csv_wanted)
-    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    assert answer.headers["content-disposition"] == f'attachment; filename="{run["id"]}.csv"'
-    head, *rows = csv.reader(answer.text.splitlines())
-    listed = (await keeping.http.get(url)).json()["targets"]
-    assert head == list(listed[0])
-    assert [row[0] for row in rows] == ["dock-1", "'-2-3", "%40sum"], "no cell is a formula"
-    assert rows[0][1:] == [*(str(listed[0][name] or "") for name in head[1:])]
-    assert [row[head.index("code")] for row in rows] == ["", "42", "42"]
-    some = await keeping.http.get(url, headers=csv_wanted, params={"state": "skipped"})
-    assert [row[0] for row in csv.reader(some.text.splitlines())] == ["device_id", "dock-1"]
-    assert (await keeping.http.get(url, headers=csv_wanted, params={"limit": 1})).status_code == 422
 
 
 async def test_a_rule_pauses_it_and_a_person_forgives(keeping: Rig) -> None:

@@ -161,7 +161,7 @@ DRIVERS = {
     "joserfc": ("app/access/*",),
     "opentelemetry": ("app/runtime/tracing.py",),
     "prometheus_client": ("app/metrics.py", "app/api/*"),
-    "pyarrow": ("app/latency/*", "app/analysis/*", "app/store/parquet/*"),
+    "pyarrow": ("app/latency/*", "app/analysis/*", "app/store/parquet/*", "app/api/v1/fleet_parquet.py"),
     "pydantic_settings": ("app/settings/*",),
     "pyspark": ("app/analysis/*",),
     "redis": ("app/store/redis/*", "tools/rig/*"),

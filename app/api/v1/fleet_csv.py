@@ -14,7 +14,7 @@ from app.api.v1.fleet_models import target_json
 from app.fleets.administration import TargetRow
 
 MEDIA_TYPE: Final = b"text/csv"
-COLUMNS: Final = ("device_id", "profile", "wave", "state", "command_id", "ended_at", "code", "message")
+COLUMNS: Final = ("device_id", "profile", "wave", "state", "command_id", "ended_at", "code", "message", "result")
 _BEGINS_FORMULA: Final = re.compile(r"^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@])")
 """The places before a formula: where a text begins, or where a spreadsheet divides it that goes by other signs."""
 
@@ -26,8 +26,13 @@ def targets_csv(rows: Iterable[TargetRow]) -> bytes:
     table.writerow(COLUMNS)
     for row in rows:
         target = target_json(row)
-        table.writerow([_cell(target[name]) for name in COLUMNS])
+        table.writerow([*(_cell(target[name]) for name in COLUMNS[:-1]), _cell_of_json(row.answer or "")])
     return text.getvalue().encode()
+
+
+def _cell_of_json(text: str) -> str:
+    """A JSON text as it is, or as `_cell` has it. One that begins with a sign is a number."""
+    return text if text.startswith("-") else _cell(text)
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401 - any JSON value

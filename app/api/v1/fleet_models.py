@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
 from pydantic.json_schema import SkipJsonSchema
 
@@ -239,6 +240,10 @@ class FleetTarget(_FleetModel):
     ended_at: Instant | None
     code: JsonValue
     message: str
+    result: Annotated[
+        JsonValue,
+        Field(description="What the device answered; null also where that has more than 256 bytes: see its command."),
+    ]
 
 
 class FleetTargetPage(_FleetModel):
@@ -307,7 +312,7 @@ def run_json(known: KnownRun) -> dict[str, Any]:
 
 def target_json(row: TargetRow) -> dict[str, Any]:
     """A target as callers see it."""
-    at, code, message = row.result or (None, None, "")
+    at, code, message, *_ = row.result or (None, None, "")
     return {
         "device_id": row.device_id,
         "profile": row.profile,
@@ -317,6 +322,7 @@ def target_json(row: TargetRow) -> dict[str, Any]:
         "ended_at": None if at is None else instant(at),
         "code": code,
         "message": message,
+        "result": None if row.answer is None else orjson.Fragment(row.answer),
     }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
 import orjson
 from fastapi import Body, Depends, Header, Path, Query, Request
@@ -22,9 +22,9 @@ from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, DryRunFlag, Limit, Li
 from app.api.problems import BY_ERROR
 from app.api.routers import GuardedRouter
 from app.api.strict_bodies import StrictBodyRoute, check_readable
+from app.api.v1 import fleet_csv, fleet_parquet
 from app.api.v1 import fleet_models as models
 from app.api.v1.command_models import said
-from app.api.v1.fleet_csv import MEDIA_TYPE, targets_csv
 from app.api.v1.fleet_models import explanation_json, mark_of_word, run_json, target_json
 from app.core import errors, identifiers
 from app.core.access.rules import Action
@@ -34,7 +34,7 @@ from app.core.fleets.marks import MARK_OF_WORD
 from app.core.fleets.run import FleetRun
 from app.core.fleets.targets import MOST_TARGETS
 from app.core.identifiers import validate_idempotency_key
-from app.fleets.administration import RunOwner
+from app.fleets.administration import RunOwner, TargetRow
 from app.fleets.plan import KnownRun
 from app.fleets.plane import FleetPlane
 
@@ -80,6 +80,21 @@ _NOT_BEGUN: Final = (
     BY_ERROR[errors.NotYetError],
     BY_ERROR[errors.NodeDrainingError],
     _AWAY,
+)
+
+
+class _Table(NamedTuple):
+    """A form in which all targets of a run are one file."""
+
+    media_type: bytes
+    content_type: bytes
+    suffix: str
+    write: Callable[[Sequence[TargetRow]], bytes]
+
+
+_TABLES: Final = (
+    _Table(fleet_csv.MEDIA_TYPE, b"text/csv; charset=utf-8", "csv", fleet_csv.targets_csv),
+    _Table(fleet_parquet.MEDIA_TYPE, fleet_parquet.MEDIA_TYPE, "parquet", fleet_parquet.targets_parquet),
 )
 
 
@@ -218,8 +233,8 @@ def _index(text: str) -> int:
     "/{run_id}/targets",
     summary="List the targets of a fleet run",
     response_model=models.FleetTargetPage,
-    response_description="A page of targets, in the order of their turns; with `Accept: text/csv`, all of them.",
-    responses={200: {"content": {"text/csv": {}}}, **problems_of(*_OF_ONE)},
+    response_description="A page of targets, in the order of their turns; all of them as CSV or Parquet.",
+    responses={200: {"content": {"text/csv": {}, fleet_parquet.MEDIA_TYPE.decode(): {}}}, **problems_of(*_OF_ONE)},
     openapi_extra=_MAY,
 )
 async def list_fleet_targets(
@@ -237,18 +252,20 @@ async def list_fleet_targets(
 ) -> Reply:
     """Lists the targets that the caller may read, each with its command.
 
-    With `Accept: text/csv` all of them are one table, without pages, and `limit` and `cursor` are refused. Text that a
-    spreadsheet would take for a formula has an apostrophe in front.
+    With `Accept: text/csv`, or that of Parquet, all of them are one table, without pages, and `limit` and `cursor` are
+    refused. Text of CSV that a spreadsheet would take for a formula has an apostrophe in front. Parquet takes the extra
+    `homing[latency]`.
     """
-    is_csv = accepts(headers_of(request.scope).get(b"accept"), MEDIA_TYPE)
-    check_names(request, ("state",) if is_csv else ("state", "limit", "cursor"))
+    accept = headers_of(request.scope).get(b"accept")
+    table = next((one for one in _TABLES if accepts(accept, one.media_type)), None)
+    check_names(request, ("state", "limit", "cursor") if table is None else ("state",))
     kind = f"targets of {run_id}"
     after = -1 if cursor is None else _index(asker.cursors.take(kind, cursor))
     known = await bridge.runs.get(bridge.owner.tenant, run_id)
     mark = None if state is None else mark_of_word(state)
-    if is_csv:
+    if table is not None:
         rows = await bridge.runs.all_targets(known, mark, asker.may_know)
-        return _csv(run_id, await asyncio.to_thread(targets_csv, rows))
+        return _file(run_id, table, await asyncio.to_thread(table.write, rows))
     page, last = await bridge.runs.targets(known, mark, after, limit, asker.may_know)
     behind = None if last is None else asker.cursors.give(kind, str(last), MOST_PLACE)
     return _json({"targets": [target_json(one) for one in page], "cursor": behind})
@@ -360,9 +377,10 @@ def _begun(request: Request, known: KnownRun, *, replayed: bool) -> Reply:
     return BytesResponse(orjson.dumps(run_json(known)), status=202, headers=extra)
 
 
-def _csv(run_id: str, table: bytes) -> Reply:
-    extra = [(b"content-disposition", f'attachment; filename="{run_id}.csv"'.encode()), (b"vary", b"accept")]
-    return BytesResponse(table, content_type=b"text/csv; charset=utf-8", headers=extra)
+def _file(run_id: str, table: _Table, content: bytes) -> Reply:
+    name = f'attachment; filename="{run_id}.{table.suffix}"'.encode()
+    extra = [(b"content-disposition", name), (b"vary", b"accept")]
+    return BytesResponse(content, content_type=table.content_type, headers=extra)
 
 
 def _json(content: dict[str, Any]) -> Reply:

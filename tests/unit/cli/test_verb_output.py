@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from tests.unit.cli.conftest import FakeNode, Homing
@@ -188,3 +189,20 @@ def test_results_of_a_run_are_all_targets_or_csv(homing: Homing, fake_node: Fake
     method, target, headers, _ = fake_node.asked[-1]
     assert (method, target) == ("GET", f"/v1/fleet-runs/{RUN}/targets?state=failed")
     assert headers["Accept"] == "text/csv"
+
+
+def test_results_of_a_run_are_a_parquet_file(homing: Homing, fake_node: FakeNode, tmp_path: Path) -> None:
+    fake_node.answers = [(200, b"PAR1\r\n\xff")]
+    place = tmp_path / "results.parquet"
+    assert homing("fleet", "results", RUN, "--parquet", str(place), "--url", fake_node.url)[:2] == (0, "")
+    assert place.read_bytes() == b"PAR1\r\n\xff"
+    assert fake_node.asked[-1][2]["Accept"] == "application/vnd.apache.parquet"
+    code, _, err = homing("fleet", "results", RUN, "--parquet", str(tmp_path), "--url", fake_node.url)
+    assert (code, str(tmp_path) in err) == (2, True)
+    code, _, err = homing("fleet", "results", RUN, "--csv", "--parquet", str(place), "--url", fake_node.url)
+    assert (code, "two forms of one table" in err) == (2, True)
+    problem = {"type": "urn:homing:problem:invalid-input", "title": "x", "status": 422, "detail": "homing[latency]"}
+    fake_node.answers = [(422, problem)]
+    other = tmp_path / "other"
+    code, _, err = homing("fleet", "results", RUN, "--parquet", str(other), "--url", fake_node.url)
+    assert (code, "homing[latency]" in err, other.exists()) == (2, True, False)

@@ -11,8 +11,9 @@ from app.access.ports import Everybody
 from app.commands.send.invoker import Invocation
 from app.commands.send.registrar import CommandRequest
 from app.core.access.callers import Caller
-from app.core.commands.callback import Expectation, HoldRequest, Registration
+from app.core.commands.callback import Answer, Expectation, HoldRequest, Registration
 from app.core.commands.command import CommandState
+from app.core.commands.routing import MatchResult
 from app.core.errors import StoreUnavailableError, UnreadableRecordError
 from app.core.fleets.ids import new_run_id
 from app.core.fleets.run import new_run
@@ -24,6 +25,7 @@ from app.fleets.plan import FleetCommand, KnownRun, RunPlan
 from app.fleets.replaced import ReplacedCommands
 from app.store.commands import Finished, Registered
 from app.store.fleets import NewRecord, RunChange, Written
+from app.store.holds import Claimed
 from app.store.memory.commands.store import MemoryStateStore
 from tests.contract.store_backends import ManualClock
 
@@ -171,6 +173,21 @@ class World:
             if state is not None:
                 error = b'{"code": "x", "message": "no"}' if state is not CommandState.SUCCEEDED else None
                 await self.store.finish(entry.command_id, state, "node-a", error)
+
+
+async def succeed(world: World, result: bytes) -> None:
+    """Let devices answer their commands, which are sent for that."""
+    for entry in await world.store.held():
+        assert isinstance(await world.store.claim(entry.command_id, "node-a", entry.command_id), Claimed)
+        said = Answer(
+            device_id=entry.device_id,
+            topic=f"a/{entry.device_id}",
+            correlation=Correlation.ID,
+            value=entry.command_id,
+            state=CommandState.SUCCEEDED,
+            result=result,
+        )
+        assert (await world.store.respond(said, "node-a")).verdict is MatchResult.WON
 
 
 async def rounds(driver: RunDriver, world: World, count: int = 1, *, step: float = 0.25) -> float | None:

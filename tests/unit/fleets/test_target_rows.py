@@ -11,8 +11,8 @@ from app.core.commands.faults import fault
 from app.core.fleets.marks import TargetMark
 from app.core.payload import JsonValue
 from app.fleets.administration import FleetAdministrator
-from app.fleets.driver import MOST_SAID
-from tests.unit.fleets.driver_world import World, cancelled, rounds, world_of
+from app.fleets.driver import MOST_ANSWERED, MOST_SAID
+from tests.unit.fleets.driver_world import World, cancelled, rounds, succeed, world_of
 
 
 def administrator(world: World) -> FleetAdministrator:
@@ -65,3 +65,25 @@ async def test_of_what_a_device_calls_its_fault_a_result_keeps_no_more_than_a_li
     await rounds(driver, world)
     (row,) = await administrator(world).all_targets(await world.known(), None, everything)
     assert [*row.result][1:] == [kept, "y" * MOST_SAID]
+
+
+@pytest.mark.parametrize(
+    ("result", "kept"),
+    [
+        (b'{"height":20.50,"serial":18446744073709551616}', '{"height":20.50,"serial":18446744073709551616}'),
+        (b'"' + b"x" * (MOST_ANSWERED - 2) + b'"', '"' + "x" * (MOST_ANSWERED - 2) + '"'),
+        (b'"' + b"x" * (MOST_ANSWERED - 1) + b'"', None),
+        (b"null", None),
+        (b"0", "0"),
+    ],
+    ids=["to-the-digit", "longest", "too-long", "nothing", "zero"],
+)
+async def test_what_a_device_has_answered_is_kept_where_it_is_short(result: bytes, kept: str | None) -> None:
+    world = await world_of(1)
+    driver = await world.driver()
+    await rounds(driver, world)
+    await succeed(world, result)
+    await rounds(driver, world)
+    (row,) = await administrator(world).all_targets(await world.known(), None, everything)
+    assert (row.mark, row.answer) == (TargetMark.SUCCEEDED, kept)
+    assert row.ended_at == row.result[0]
