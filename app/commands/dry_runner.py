@@ -181,7 +181,8 @@ class DryRunner:
         if hold.not_before is not None and self._judge.seconds_to_date(hold.not_before) > 0:
             yield Obstacle.TIME
         signs, profile = self._judge.signs(place), registration.profile
-        ready = self._judge.is_there(profile, signs) and not self._judge.seconds_to_ready(profile, signs)
+        there = self._judge.is_there(profile, registration.method, signs)
+        ready = there and not self._judge.seconds_to_ready(profile, signs)
         if registration.if_offline is IfOffline.HOLD and not ready:
             yield Obstacle.DEVICE
         if refusal is not None:

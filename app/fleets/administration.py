@@ -20,7 +20,7 @@ from app.core.fleets.marks import MARK_OF_WORD, TargetMark
 from app.core.fleets.quorum import in_turn
 from app.core.fleets.run import FleetRun, new_run
 from app.core.fleets.spec import RunSpec
-from app.core.fleets.targets import TargetCandidate, TargetSelector, read_selector, shuffled
+from app.core.fleets.targets import TargetCandidate, TargetSelector, check_labels_of, read_selector, shuffled
 from app.fleets.drivers import FleetDrivers
 from app.fleets.plan import FleetCommand, KnownRun, RunPlan
 from app.fleets.selection import TargetSelection
@@ -115,6 +115,8 @@ class FleetAdministrator:
         if spec.needs_approval:
             self._selection.check_proposer(owner.caller)
         found = await self._selection.targets(request.selector, request.command, owner.caller, named=request.named)
+        if request.named:
+            check_labels_of(found, spec.labels)
         for one in {one.profile: one for one in found}.values():
             self._holder.check(request.command.request(one.device_id, one.profile, spec.hold))
         return found

@@ -235,6 +235,8 @@ async def tell_unseen(rig: Rig) -> None:
         ({"hold": "1h", "not_before": "tomorrow"}, "not_before", "is no instant"),
         ({"hold": "1h", "not_before": "2026-01-01T00:00:00"}, "not_before", "is no instant"),
         ({"hold": "1h", "not_before": 1}, "not_before", "an instant in RFC 3339 is needed"),
+        ({"hold": "1h", "order": "fifo"}, "order", "is unknown"),
+        ({"hold": "1h", "lane": "flight"}, "lane", "is unknown"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused(keeping: Rig, members: dict[str, Any], field: str, says: str) -> None:
@@ -303,3 +305,37 @@ async def test_metrics_show_how_many_are_held_and_for_what(keeping: Rig) -> None
         return 'homing_held{waits_for="device"} 0.0' in (await keeping.http.get("/metrics")).text
 
     await eventually(is_gone)
+
+
+MIXED = """
+name = "mixed"
+description = "Some commands are confirmed by the broker, and others are not"
+
+[[request]]
+methods = ["confirmed"]
+topic = "mixed/{device_id}/do"
+payload = { id = "{id}", do = "{method}" }
+
+[[request]]
+topic = "mixed/{device_id}/live"
+qos = 0
+payload = { id = "{id}", do = "{method}" }
+
+[[response]]
+name = "done"
+topic = "mixed/{device_id}/done"
+correlation = "id"
+sources = [{ path = "id" }]
+rules = [{ state = "succeeded" }]
+"""
+
+
+async def test_what_nothing_can_be_proved_of_is_not_held(tmp_path: Path) -> None:
+    (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
+    async with running(profiles={"dir": tmp_path}) as rig:
+        for method, one_way, status in (("confirmed", True, 202), ("stick", False, 202), ("stick", True, 422)):
+            answer = await rig.send(method, profile="mixed", hold="1h", one_way=one_way)
+            assert answer.status_code == status, (method, one_way)
+        (fault,) = answer.json()["errors"]
+        assert fault["field"] == "hold"
+        assert "stick of profile 'mixed' has neither as a one-way command: it is published with QoS 0" in fault["reason"]

@@ -18,7 +18,6 @@ from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.clock import Clock
 from app.core.errors import HomingError, InvalidInputError, NotYetError, StoreUnavailableError
-from app.core.identifiers import CANARY
 from app.core.profiles.profile import DeviceProfile
 from app.store.commands import CommandWriter, Joined
 
@@ -127,7 +126,9 @@ async def _never() -> Invocation | None:
 
 
 def _check(request: CommandRequest, profile: DeviceProfile) -> None:
-    if request.one_way and not any(qos for _, qos in profile.topics_of_nobody(CANARY)):
+    if request.one_way and not profile.qos_of(request.method):
         raise InvalidInputError(
-            "hold", f"needs a PUBACK or an answer, and a one-way command of profile {profile.name!r} has neither"
+            "hold",
+            f"needs a PUBACK or an answer, and {request.method} of profile {profile.name!r} has neither as a one-way "
+            "command: it is published with QoS 0",
         )

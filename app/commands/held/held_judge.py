@@ -99,7 +99,7 @@ class HeldJudge:
         if self._too_early(command):
             return Readiness.EARLY
         waits_for_device = command.if_offline is IfOffline.HOLD  # else for its lane alone
-        there = not waits_for_device or self.is_there(command.profile, signs)
+        there = not waits_for_device or self.is_there(command.profile, command.method, signs)
         if not there or not self._publisher.connected or self._rests(command, signs) or self._is_blind(command):
             return Readiness.WAITS
         if waits_for_device and self.seconds_to_ready(command.profile, signs) > 0:
@@ -125,10 +125,11 @@ class HeldJudge:
         since = inf if place.since is None else (self._now_us() - place.since) / 1_000_000
         return DeviceSigns(place.online, heard, max(since, known_for))
 
-    def is_there(self, profile: str, signs: DeviceSigns) -> bool:
+    def is_there(self, profile: str, method: str, signs: DeviceSigns) -> bool:
         """Return whether a device is there for commands that wait for it, or the broker would tell if it is not."""
-        tells = self._publisher.absence.tells
-        return signs.online is not False and (bool(signs.online) or signs.heard or tells(profile))
+        if signs.online is not None or signs.heard:
+            return signs.online is not False
+        return self._publisher.absence.tells(profile) and self._admission.has_puback(profile, method)
 
     def seconds_to_ready(self, profile: str, signs: DeviceSigns) -> float:
         """Return how long it is until a device that came back listens, by its profile; none where it was not away."""

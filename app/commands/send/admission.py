@@ -120,6 +120,13 @@ class CommandAdmission:
         known = self._profiles.get(profile)
         return known is not None and bool(known.interlocks_of(method))
 
+    def has_puback(self, profile: str, method: str) -> bool:
+        """True if the broker confirms commands of this method, and so may tell that nobody is subscribed."""
+        try:
+            return self._profiles[profile].qos_of(method) > 0
+        except (KeyError, InvalidInputError):
+            return False
+
     def ready_after(self, profile: str) -> timedelta:
         """The time after the return of a device in which nothing that waited for it is sent."""
         known = self._profiles.get(profile)

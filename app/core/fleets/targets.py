@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -151,3 +152,15 @@ def check_size(count: int) -> None:
     """InvalidInputError when so many targets are too many for one run."""
     if count > MOST_TARGETS:
         raise InvalidInputError("targets", f"are {count} devices; allowed are {MOST_TARGETS} in one run")
+
+
+def check_labels_of(targets: Iterable[TargetCandidate], labels: Mapping[str, str]) -> None:
+    """InvalidInputError when no target has one of these labels, and they have one of nearly that name.
+
+    `labels` says which member names each. A label that nobody has any more is no mistake of whoever repeats a run.
+    """
+    known = {name for one in targets for name in one.labels} if labels else set()
+    for label, member in labels.items():
+        near = [] if label in known else get_close_matches(label, known, n=1)
+        if near:
+            raise InvalidInputError(member, f"{label[:64]!a} is a label that no target has; is {near[0]} meant?")

@@ -242,6 +242,10 @@ class DeviceProfile:
         """Return the probe of commands of this method, if there is one."""
         return next((one for one in self.probes if one.binds(method)), None) if self.probes else None
 
+    def qos_of(self, method: str) -> int:
+        """Return the quality of service of commands of this method; InvalidInputError where it has none."""
+        return self._request(method).qos
+
     def topic_for(self, topic: TopicTemplate, device_id: str) -> str:
         """The topic whose last value tells the state of this device; InvalidInputError as from `compose`."""
         facts = self._with_parts(CommandFacts("", device_id, "", None, 0, 0))

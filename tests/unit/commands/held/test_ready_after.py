@@ -29,6 +29,9 @@ class Ready:
     def ready_after(self, _profile: str) -> timedelta:
         return self._after
 
+    def has_puback(self, _profile: str, method: str) -> bool:
+        return method != "unconfirmed"
+
     def binds(self, _profile: str, _method: str) -> bool:
         return False
 
@@ -77,3 +80,11 @@ async def test_it_is_sent_to_when_it_listens(
 async def test_what_waits_for_its_lane_alone_does_not_wait_for_that() -> None:
     of_node = judge(2)
     assert await of_node.judge(FOR_ITS_LANE, of_node.signs(Whereabouts(True, NOW))) is Readiness.READY
+
+
+async def test_the_broker_says_nothing_of_commands_that_it_does_not_confirm() -> None:
+    of_node = judge(0)
+    unheard, unconfirmed = of_node.signs(Whereabouts(None)), replace(HELD, method="unconfirmed")
+    assert await of_node.judge(HELD, unheard) is Readiness.READY
+    assert await of_node.judge(unconfirmed, unheard) is Readiness.WAITS, "it would be lost, and nobody would know"
+    assert await of_node.judge(unconfirmed, of_node.signs(Whereabouts(None), heard=True, known_for=9)) is Readiness.READY

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from app.core.errors import InvalidInputError
-from app.core.fleets.targets import MOST_TARGETS, SHOWN, as_shown, check_size, read_selector
+from app.core.fleets.targets import (
+    MOST_TARGETS,
+    SHOWN,
+    TargetCandidate,
+    as_shown,
+    check_labels_of,
+    check_size,
+    read_selector,
+)
 
 
 def test_of_long_lists_the_beginning_is_shown_and_how_many_more_there_are() -> None:
@@ -23,3 +31,11 @@ def test_there_are_so_many_targets_at_most() -> None:
         check_size(MOST_TARGETS + 1)
     with pytest.raises(InvalidInputError, match="has 100001 entries; allowed are 100000"):
         read_selector({"devices": ["dock-1"] * (MOST_TARGETS + 1)})
+
+
+def test_a_label_that_no_target_has_is_refused_where_another_one_is_meant() -> None:
+    targets = [TargetCandidate("dock-1", "dji", {"site": "north"}), TargetCandidate("dock-2", "dji", {"row": "7"})]
+    check_labels_of(targets, {"site": "spread", "row": "per"})
+    check_labels_of(targets, {"gateway": "per"})
+    with pytest.raises(InvalidInputError, match="per: 'siet' is a label that no target has; is site meant"):
+        check_labels_of(targets, {"row": "spread", "siet": "per"})
