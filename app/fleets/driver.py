@@ -13,7 +13,6 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Final, Protocol
 
-import orjson
 import structlog
 
 from app.access.origin import ASKING, RequestOrigin
@@ -34,11 +33,12 @@ from app.core.errors import (
 )
 from app.core.fleets.fields import SHORTEST
 from app.core.fleets.hand_rate import HandAllowance
-from app.core.fleets.marks import TargetMark, mark_of
+from app.core.fleets.marks import TargetMark
 from app.core.fleets.quorum import within
 from app.core.fleets.run import RunState
 from app.fleets.plan import KnownRun
 from app.fleets.replaced import ReplacedCommands
+from app.fleets.target_note import MOST_SAID, mark_of_outcome, note_of
 from app.runtime.telemetry import Counters
 from app.store.commands import CommandReader, Finished
 from app.store.fleets import FleetStore, RunChange, Written
@@ -55,24 +55,19 @@ LOOKS: Final = 200
 """The number of devices whose presence one round asks for."""
 AT_A_TIME: Final = 16
 """The number of commands that are registered at the same time: other callers wait behind few of them."""
-AGAIN_US: Final = 2_000_000
+AGAIN_SECONDS: Final = 2.0
 """A device that is away is asked for again after so long."""
 FULL_SECONDS: Final = 2.0
 MOST_FULL_SECONDS: Final = 60.0
 """A command for which there was no room is tried again after the first of these, then twice as long, up to the last."""
 SEEN_US: Final = 10_000_000
 """It is noted so often that somebody drives the run."""
-ABANDONED_US: Final = 10_000_000
+ABANDONED_SECONDS: Final = 10.0
 """After so long no driver before this one registers a command any more: all know that the run is over."""
-MOST_SAID: Final = 200
-"""Characters of a message, and of a code, that the result of a target keeps: there may be 100,000 of them."""
-MOST_ANSWERED: Final = 256
-"""Bytes of an answer that the result of a target keeps; of a longer one it keeps nothing."""
 NOT_ALLOWED: Final = "not_allowed_any_more"
 _AWAY: Final = "it was away until its hold was over"
 _ABORTED: Final = TargetMark.CANCELLED, "run_aborted", "the run was aborted; it was not sent"
 _OVER: Final = TargetMark.SKIPPED, "run_over", "there was no room for its command until the time of the run was over"
-_UNKNOWN: Final = "its command is not on record any more, and nobody has noted how it ended"
 
 
 class ChildHolder(Protocol):
@@ -115,14 +110,14 @@ class RunDriver:
         self._targets: Sequence[Sequence[str]] = ()
         self._registered: set[int] = set()
         """Those whose command is certainly on record."""
-        self._away: dict[int, tuple[int, int]] = {}
-        """Since when a target is away, and when it is looked at again."""
+        self._away: dict[int, tuple[float, float]] = {}
+        """Since when a target is away, and when it is looked at again: on the monotonic clock, which nobody sets."""
         self._cancelled: set[int] = set()
         self._replaced: set[int] = set()
         """The targets whose commands were cancelled as far as they were not spared."""
         self._refused: dict[int, str] = {}
         """Why a command can never be registered."""
-        self._missing: dict[int, int] = {}
+        self._missing: dict[int, float] = {}
         """Since when it is known of a target that it has no command and will have none, as the run is over."""
         self._full: dict[int, tuple[float, float]] = {}
         """The instant at which a command without room is tried again, and how long that is after the last time."""
@@ -205,8 +200,8 @@ class RunDriver:
                 elif self._is_new(known, index, outcome, now):
                     if not self._is_given_up(known, index, now):
                         unregistered.append(index)
-                else:
-                    self._end_of(known, index, outcome, now)
+                elif known.run.end_target(index, mark_of_outcome(outcome), now):
+                    self._results[index] = note_of(outcome)
         return [index for index in unregistered if self._full.get(index, (0.0, 0.0))[0] <= self._monotonic()]
 
     def _is_new(self, known: KnownRun, index: int, outcome: Outcome, now: int) -> bool:
@@ -215,7 +210,7 @@ class RunDriver:
         Only while a driver has looked at everything so lately that a record could not have ended since.
         """
         return (
-            mark_of(outcome.state, _code(outcome)) is TargetMark.UNKNOWN
+            mark_of_outcome(outcome) is TargetMark.UNKNOWN
             and index not in self._registered
             and now - known.run.status.driven_at < self._retention_us // 2
         )
@@ -224,20 +219,17 @@ class RunDriver:
         """End a target whose command was refused, or is not registered any more as the run is over."""
         if (refusal := self._refused.get(index)) is not None:
             self._end(known, index, TargetMark.UNSENT, now, "invalid", refusal)
-        elif _is_over(known, now) and now - self._missing.setdefault(index, now) > ABANDONED_US:
+        elif _is_over(known, now) and self._is_abandoned(index):
             mark, code, said = _ABORTED if known.run.state is RunState.ABORTING else _OVER
             self._end(known, index, mark, now, code, said)
         else:
             return False
         return True
 
-    def _end_of(self, known: KnownRun, index: int, outcome: Outcome, now: int) -> None:
-        mark = mark_of(outcome.state, _code(outcome))
-        error = {} if outcome.error is None else orjson.loads(outcome.error)
-        said = _UNKNOWN if mark is TargetMark.UNKNOWN else str(error.get("message") or "")
-        if known.run.end_target(index, mark, now):
-            answered = _short_answer(outcome)
-            self._results[index] = [outcome.finished_at, _in_short(_code(outcome)), said[:MOST_SAID], *answered]
+    def _is_abandoned(self, index: int) -> bool:
+        """Return whether no driver before this one registers the command of a target any more."""
+        now = self._monotonic()
+        return now - self._missing.setdefault(index, now) > ABANDONED_SECONDS
 
     def _end(self, known: KnownRun, index: int, mark: TargetMark, now: int, code: object, said: str) -> None:
         if known.run.end_target(index, mark, now):
@@ -246,7 +238,7 @@ class RunDriver:
     async def _hand(self, known: KnownRun, now: int) -> list[int]:
         """Mark the targets whose turn it is, up to what may be in flight; those that are away wait or are given up."""
         chosen: list[int] = []
-        due, allowance = self._due(known, now), self._allowance
+        due, allowance = self._due(known), self._allowance
         room = known.run.room if known.plan.spec.rate is None else allowance.room(known.plan.spec.rate, known.run.room)
         while due and len(chosen) < room and known.run.state is RunState.RUNNING and not self._is_late():
             size = min(AT_A_TIME, room - len(chosen))
@@ -263,8 +255,9 @@ class RunDriver:
         allowance.spend(len(chosen))
         return chosen
 
-    def _due(self, known: KnownRun, now: int) -> list[int]:
+    def _due(self, known: KnownRun) -> list[int]:
         """Return the first targets whose turn it is, as far as they are not away and budgets of labels allow them."""
+        now = self._monotonic()
         ready: Iterable[int] = (one for one in known.run.ready() if self._away.get(one, (now, now))[1] <= now)
         if budgets := known.plan.spec.per:
             flying = known.run.marked(TargetMark.HANDED)
@@ -282,11 +275,12 @@ class RunDriver:
                 yield index
 
     def _wait_for(self, known: KnownRun, index: int, now: int) -> None:
-        since = self._away.get(index, (now, now))[0]
-        if now - since >= micros(known.plan.spec.hold):
+        looked_at = self._monotonic()
+        since = self._away.get(index, (looked_at, looked_at))[0]
+        if looked_at - since >= known.plan.spec.hold.total_seconds():
             self._end(known, index, TargetMark.UNREACHABLE, now, "device_offline", _AWAY)
         else:
-            self._away[index] = (since, now + AGAIN_US)
+            self._away[index] = (since, looked_at + AGAIN_SECONDS)
 
     def _may(self, known: KnownRun, index: int, now: int) -> bool:
         """Spend the limits of who asked for the run; who may not send it any more sees the target cancelled."""
@@ -376,20 +370,3 @@ class RunDriver:
 def _is_over(known: KnownRun, now: int) -> bool:
     """Return whether no command of a run is registered any more."""
     return known.run.state is RunState.ABORTING or now >= known.plan.spec.until
-
-
-def _code(outcome: Outcome) -> object:
-    error = None if outcome.error is None else orjson.loads(outcome.error)
-    return error.get("code") if isinstance(error, dict) else None
-
-
-def _in_short(code: object) -> object:
-    """Return the code itself, or the beginning of its text where a device has made a long one."""
-    text = code if isinstance(code, str) else orjson.dumps(code).decode()
-    return code if len(text) <= MOST_SAID else text[:MOST_SAID]
-
-
-def _short_answer(outcome: Outcome) -> Sequence[Any]:
-    """Return what the device answered, as JSON text in a list; an empty one where that is nothing, or long."""
-    result = outcome.result or b"null"
-    return [] if result == b"null" or len(result) > MOST_ANSWERED else [result.decode()]

@@ -195,3 +195,16 @@ async def test_who_stays_away_is_given_up_once_whatever_a_person_changes_in_that
     await rounds(driver, world, 3, step=1)
     assert world.meanwhile is None
     assert await world.counts() == {"unreachable": 1}
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+async def test_who_is_away_is_waited_for_as_long_whatever_the_clock_is_set_to(seconds: int) -> None:
+    world = await world_of(2, hold=timedelta(seconds=30))
+    world.away = {"dock-0"}
+    driver = await world.driver()
+    await rounds(driver, world, 10, step=1)
+    world.clock.ahead += seconds
+    await rounds(driver, world, 18, step=1)
+    assert await world.counts() == {"handed": 1, "waiting": 1}
+    await rounds(driver, world, 4, step=1)
+    assert await world.counts() == {"handed": 1, "unreachable": 1}

@@ -11,7 +11,7 @@ from app.core.commands.faults import fault
 from app.core.fleets.marks import TargetMark
 from app.core.payload import JsonValue
 from app.fleets.administration import FleetAdministrator
-from app.fleets.driver import MOST_ANSWERED, MOST_SAID
+from app.fleets.target_note import MOST_ANSWERED, MOST_SAID
 from tests.unit.fleets.driver_world import World, cancelled, rounds, succeed, world_of
 
 
