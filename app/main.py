@@ -155,6 +155,7 @@ def _fleets(
             access=Everybody() if access is None else access.authority,
             recorded=None if access is None else access.authority.devices,
             online=known.online,
+            latest=known.latest,
             audit=None if audit is None else audit.recorder,
             read_run=bodies.read,
             read_command=bodies.command,

@@ -37,6 +37,11 @@ class LastValues:
         known = [(shard.database, event) for shard, event in zip(shards, values, strict=True) if event is not None]
         return max(known, key=lambda one: one[1].position, default=None)
 
+    async def latest(self, topic: str) -> Event | None:
+        """Return the last value of a topic, as far as it lies where its events go now: it asks one shard."""
+        self._gate.check()
+        return await self._log.value(self._plan.shard(self._plan.home(topic), topic), topic)
+
     async def database_of(self, topic: str) -> str:
         """The database of a topic where none is named: that of its last value, else that of its profile."""
         found = await self.found(None, topic)

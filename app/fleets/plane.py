@@ -20,6 +20,7 @@ from app.fleets.scheduled_work import ScheduledWork, WorkPorts
 from app.fleets.scheduler import Scheduler
 from app.fleets.schedules import ScheduleAdministrator
 from app.fleets.selection import Recorded, TargetSelection
+from app.fleets.target_facts import LastOf, TargetFacts
 from app.kernel import Kernel
 from app.plane import Plane
 from app.runtime.services import Service
@@ -46,6 +47,8 @@ class FleetSurroundings:
     """The devices on record; None where there are none."""
     online: Callable[[str], Awaitable[bool | None]]
     """Says whether a device is there; None where nobody knows."""
+    latest: LastOf
+    """The last event of a topic."""
     audit: Audit | None
     """The recorder of what schedules begin; None where nothing is recorded."""
     read_run: Callable[[JsonValue], RunRequest]
@@ -68,7 +71,12 @@ def open_fleets(
         store=store,
         commands=kernel.store,
         holder=holder,
-        selection=TargetSelection(around.access, around.recorded, kernel.settings.profile),
+        selection=TargetSelection(
+            around.access,
+            around.recorded,
+            kernel.settings.profile,
+            TargetFacts(around.access, around.latest, kernel.now_us),
+        ),
         drivers=drivers,
         new_ulid=kernel.adapters.new_ulid,
     )

@@ -14,6 +14,7 @@ from app.core.access.rules import Action
 from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError, InvalidInputError, NoTargetsError
 from app.core.fleets.targets import TargetCandidate, TargetSelector, check_size
 from app.fleets.plan import FleetCommand
+from app.fleets.target_facts import TargetFacts
 
 Recorded = Callable[[], Mapping[str, Device]]
 """The devices on record, by id."""
@@ -25,8 +26,9 @@ TOGETHER: Final = 500
 class TargetSelection:
     """`recorded` is None where there are no records; `profile` is what a device speaks whose record does not say."""
 
-    def __init__(self, access: Access, recorded: Recorded | None, profile: str) -> None:
+    def __init__(self, access: Access, recorded: Recorded | None, profile: str, facts: TargetFacts) -> None:
         self._access = access
+        self._facts = facts
         self._recorded = recorded
         self._profile = profile
 
@@ -82,13 +84,25 @@ class TargetSelection:
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
             one = self._candidate(device_id, records.get(device_id), command)
-            if selector.means(one) and (device_id in listed or self._may_know(one, command, caller)):
+            may_be_meant = selector.means(one) is not False
+            if may_be_meant and (device_id in listed or self._may_know(one, command, caller)):
                 found.append(one)
+        if selector.asks:
+            found = await self._decided(found, selector, caller)
         if not found:
             raise NoTargetsError("no device that this caller may know of is meant by the targets; nothing was begun")
         check_size(len(found))
         await self._check(found, command, caller, listed if named else frozenset())
         return found
+
+    async def _decided(
+        self, devices: Sequence[TargetCandidate], selector: TargetSelector, caller: Caller | None
+    ) -> list[TargetCandidate]:
+        """Return those that are meant by what the event log has of them; what is unknown of is not."""
+        undecided = [one for one in devices if selector.means(one) is None]
+        told = await self._facts.told(undecided, selector.asks, caller)
+        known = {one.device_id: selector.means(one) for one in told}
+        return [one for one in devices if known.get(one.device_id, True)]
 
     def _candidate(self, device_id: str, device: Device | None, command: FleetCommand) -> TargetCandidate:
         recorded = None if device is None else device.profile

@@ -63,7 +63,10 @@ class FleetRunBody(_FleetModel):
     targets: Annotated[
         dict[str, JsonValue],
         Field(
-            description="One of `devices` (ids and patterns), `labels`, `profile`, or `all`, `any` and `not` of these.",
+            description=(
+                "One of `devices` (ids and patterns), `labels`, `profile`, `online` (true or false), `state` (`topic`, "
+                "`when` and `max_age`), or `all`, `any` and `not` of these."
+            ),
             examples=[{"labels": {"site": "north"}}],
         ),
     ]

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import reduce
 from hashlib import blake2b
+from operator import or_
 from typing import Any, Final
 
 from app.core.access.patterns import expression, validate_pattern
 from app.core.errors import InvalidInputError
 from app.core.fleets.fields import members_of
+from app.core.fleets.states import read_state
 from app.core.identifiers import validate_device_id
 from app.core.payload import kind_in_words
+from app.core.profiles.interlocks import LastWord
+from app.core.topics import TopicTemplate
 
 MOST_TARGETS: Final = 100_000
 SHOWN: Final = 100
 """So many ids and patterns of a list are shown of what was asked for."""
 DEEPEST: Final = 4
 MOST_LEAVES: Final = 32
-LEAVES: Final = ("devices", "labels", "profile")
+LEAVES: Final = ("devices", "labels", "profile", "online", "state")
 BRANCHES: Final = ("all", "any", "not")
 
 
@@ -31,18 +36,37 @@ class TargetCandidate:
     device_id: str
     profile: str
     labels: Mapping[str, str]
+    online: bool | None = None
+    """Whether it is there; None where nobody has asked, or nobody knows."""
+    words: Mapping[str, LastWord | None] = field(default_factory=dict)
+    """What it has said last, by the text of the template of the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetQuestions:
+    """What has to be asked about a device before it is known whether a selector means it."""
+
+    online: bool = False
+    topics: frozenset[TopicTemplate] = frozenset()
+
+    def __bool__(self) -> bool:
+        return self.online or bool(self.topics)
+
+    def __or__(self, other: TargetQuestions) -> TargetQuestions:
+        return TargetQuestions(self.online or other.online, self.topics | other.topics)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSelector:
-    """Says which devices are meant. `named` are ids that it names outright, as the caller lists them.
+    """Says which devices are meant; None while that is unknown. `named` are ids that the caller lists.
 
     `from_record` tells whether it can only be judged by the record of devices: it has a pattern, labels or a profile.
     """
 
-    means: Callable[[TargetCandidate], bool]
+    means: Callable[[TargetCandidate], bool | None]
     named: tuple[str, ...]
     from_record: bool
+    asks: TargetQuestions = field(default_factory=TargetQuestions)
 
 
 def read_selector(value: object) -> TargetSelector:
@@ -76,16 +100,29 @@ def _selector(field: str, value: object, depth: int, left: list[int]) -> TargetS
 def _branch(field: str, name: str, value: object, depth: int, left: list[int]) -> TargetSelector:
     if name == "not":
         one = _selector(field, value, depth + 1, left)
-        return TargetSelector(lambda device: not one.means(device), (), one.from_record)
+        return TargetSelector(
+            lambda device: None if (meant := one.means(device)) is None else not meant, (), one.from_record, one.asks
+        )
     if not isinstance(value, list) or not value:
         raise InvalidInputError(field, "needs a list of conditions that is not empty")
     parts = [_selector(f"{field}.{index}", one, depth + 1, left) for index, one in enumerate(value)]
-    join = all if name == "all" else any
+    decided_by = name == "any"
     return TargetSelector(
-        lambda device: join(one.means(device) for one in parts),
+        lambda device: _joined((one.means(device) for one in parts), decided_by=decided_by),
         tuple(dict.fromkeys(device for one in parts for device in one.named)),
         any(one.from_record for one in parts),
+        reduce(or_, (one.asks for one in parts)),
     )
+
+
+def _joined(parts: Iterable[bool | None], *, decided_by: bool) -> bool | None:
+    """Return what several together mean: one that is so decides, and one that is unknown leaves it unknown."""
+    unknown = False
+    for one in parts:
+        if one is decided_by:
+            return decided_by
+        unknown = unknown or one is None
+    return None if unknown else not decided_by
 
 
 def _devices(field: str, value: object) -> TargetSelector:
@@ -130,10 +167,34 @@ def _profile(field: str, value: object) -> TargetSelector:
     return TargetSelector(lambda device: pattern.fullmatch(device.profile) is not None, (), from_record=True)
 
 
+def _online(field: str, value: object) -> TargetSelector:
+    if not isinstance(value, bool):
+        raise InvalidInputError(field, f"is {kind_in_words(value)}; true or false is needed")
+    wanted = value
+    return TargetSelector(
+        lambda device: None if device.online is None else device.online is wanted,
+        (),
+        from_record=False,
+        asks=TargetQuestions(online=True),
+    )
+
+
+def _state(field: str, value: object) -> TargetSelector:
+    state = read_state(field, value)
+    return TargetSelector(
+        lambda device: state.judge(device.words.get(state.topic.text)),
+        (),
+        from_record=False,
+        asks=TargetQuestions(topics=frozenset((state.topic,))),
+    )
+
+
 _LEAF: Final[Mapping[str, Callable[[str, object], TargetSelector]]] = {
     "devices": _devices,
     "labels": _labels,
     "profile": _profile,
+    "online": _online,
+    "state": _state,
 }
 
 

@@ -1,0 +1,88 @@
+"""What the event log has of devices that a run may mean: whether they are there, and what they have said last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from app.access.ports import Access
+from app.core.access.callers import Caller
+from app.core.errors import EventsOffError, InvalidInputError
+from app.core.events.event import Event
+from app.core.events.presence import change_of, topic_of
+from app.core.fleets.targets import TargetCandidate, TargetQuestions
+from app.core.identifiers import name_of
+from app.core.profiles.interlocks import LastWord
+from app.core.topics import TopicTemplate
+
+MOST_ASKED: Final = 10_000
+"""The number of devices that one run asks the event log about."""
+TOGETHER: Final = 100
+
+LastOf = Callable[[str], Awaitable[Event | None]]
+"""The last event of a topic; EventsOffError where a node keeps none."""
+
+
+class TargetFacts:
+    """`now_us` is this node's time, in microseconds since 1970, as positions of events are."""
+
+    def __init__(self, access: Access, last_of: LastOf, now_us: Callable[[], int]) -> None:
+        self._access = access
+        self._last_of = last_of
+        self._now_us = now_us
+
+    async def told(
+        self, devices: Sequence[TargetCandidate], asks: TargetQuestions, caller: Caller | None
+    ) -> list[TargetCandidate]:
+        """Return the devices with the answers to these questions, as far as the caller may read them.
+
+        InvalidInputError where they are too many, or the node keeps no events; UnavailableError.
+        """
+        if len(devices) > MOST_ASKED:
+            raise InvalidInputError(
+                "targets",
+                f"ask what {len(devices)} devices have said last; allowed are {MOST_ASKED}: narrow them by labels",
+            )
+        told: list[TargetCandidate] = []
+        try:
+            for start in range(0, len(devices), TOGETHER):
+                some = devices[start : start + TOGETHER]
+                told += await asyncio.gather(*(self._told(one, asks, caller) for one in some))
+        except EventsOffError:
+            raise InvalidInputError(
+                "targets",
+                "ask what devices have said last, which the event log has, and this node has none; set HOMING_EVENTS_URL",
+            ) from None
+        return told
+
+    async def _told(self, one: TargetCandidate, asks: TargetQuestions, caller: Caller | None) -> TargetCandidate:
+        presence = await self._read(topic_of(one.device_id), caller) if asks.online else None
+        words = {topic.text: await self._word(topic, one.device_id, caller) for topic in asks.topics}
+        return replace(one, online=_online(presence), words=words)
+
+    async def _word(self, topic: TopicTemplate, device_id: str, caller: Caller | None) -> LastWord | None:
+        try:
+            place = topic.filled({"device_id": name_of(device_id)})
+        except InvalidInputError:  # no device with such a name speaks on it
+            return None
+        event = await self._read(place, caller)
+        return None if event is None else LastWord(event.entry.value, self._age(event))
+
+    async def _read(self, topic: str, caller: Caller | None) -> Event | None:
+        """Return the last event of a topic; None where there is none, or it is nothing for the caller."""
+        event = await self._last_of(topic)
+        if event is None:
+            return None
+        profile, _, name = event.entry.kind.partition(":")
+        return event if self._access.may_read(caller, event.entry.device, profile, name) else None
+
+    def _age(self, event: Event) -> timedelta:
+        return timedelta(microseconds=self._now_us() - event.position)
+
+
+def _online(presence: Event | None) -> bool | None:
+    found = None if presence is None else change_of(presence.entry)
+    return None if found is None else found[0].online
