@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from app.store.redis.driver.steps import LEAST_STEP_US, MOST_ERAS, StoreSteps
+from app.store.redis.driver.steps import LEAST_STEP_US, MOST_ERAS, StoreClocks, StoreSteps
 
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
@@ -58,3 +60,17 @@ def test_no_more_eras_are_kept_than_a_script_looks_at() -> None:
         told(steps, at, ahead=at * 10)
     assert len(steps.eras) == MOST_ERAS
     assert LEAST_STEP_US < 500_000  # the grace of a sweep
+
+
+def test_scripts_are_told_where_the_clock_is_and_of_eras_once_it_was_set() -> None:
+    clocks = StoreClocks(Counter())
+    assert clocks.told_to_scripts("", 5, SECOND) == (), "nobody has looked at that clock"
+    clocks.told("", NOON, 0, 0.001)
+    least, most = clocks.told_to_scripts("", 5, SECOND)
+    assert least < NOON + 5 * SECOND - LEAST_STEP_US < NOON + 6 * SECOND <= most
+    clocks.told("", NOON + 601 * SECOND, 1, 1.001)
+    least, most, *eras = clocks.told_to_scripts("", 5, SECOND)
+    assert least < NOON + 605 * SECOND - LEAST_STEP_US < NOON + 606 * SECOND <= most
+    assert len(eras) == 6
+    assert eras[2] == pytest.approx(600 * SECOND, abs=2000)
+    assert eras[5] == 0
