@@ -100,9 +100,9 @@ class TargetSelection:
     ) -> list[TargetCandidate]:
         """Return those that are meant by what the event log has of them; what is unknown of is not."""
         undecided = [one for one in devices if selector.means(one) is None]
-        told = await self._facts.told(undecided, selector.asks, caller)
-        known = {one.device_id: selector.means(one) for one in told}
-        return [one for one in devices if known.get(one.device_id, True)]
+        meant = await self._facts.meant(undecided, selector, caller)
+        left_out = {one.device_id for one in undecided} - meant
+        return [one for one in devices if one.device_id not in left_out]
 
     def _candidate(self, device_id: str, device: Device | None, command: FleetCommand) -> TargetCandidate:
         recorded = None if device is None else device.profile

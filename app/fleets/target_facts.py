@@ -13,7 +13,7 @@ from app.core.access.callers import Caller
 from app.core.errors import EventsOffError, InvalidInputError
 from app.core.events.event import Event
 from app.core.events.presence import change_of, topic_of
-from app.core.fleets.targets import TargetCandidate, TargetQuestions
+from app.core.fleets.targets import TargetCandidate, TargetQuestions, TargetSelector
 from app.core.identifiers import name_of
 from app.core.profiles.interlocks import LastWord
 from app.core.topics import TopicTemplate
@@ -34,31 +34,34 @@ class TargetFacts:
         self._last_of = last_of
         self._now_us = now_us
 
-    async def told(
-        self, devices: Sequence[TargetCandidate], asks: TargetQuestions, caller: Caller | None
-    ) -> list[TargetCandidate]:
-        """Return the devices with the answers to these questions, as far as the caller may read them.
+    async def meant(
+        self, devices: Sequence[TargetCandidate], selector: TargetSelector, caller: Caller | None
+    ) -> set[str]:
+        """Return the ids of the devices that a selector means, by what the caller may read of them.
 
-        InvalidInputError where they are too many, or the node keeps no events; UnavailableError.
+        What they have said is read and let go a few at a time. InvalidInputError where they are too many, or the node
+        keeps no events; UnavailableError.
         """
         if len(devices) > MOST_ASKED:
             raise InvalidInputError(
                 "targets",
                 f"ask what {len(devices)} devices have said last; allowed are {MOST_ASKED}: narrow them by labels",
             )
-        told: list[TargetCandidate] = []
+        found: set[str] = set()
         try:
             for start in range(0, len(devices), TOGETHER):
                 some = devices[start : start + TOGETHER]
-                told += await asyncio.gather(*(self._told(one, asks, caller) for one in some))
+                told = await asyncio.gather(*(self.told(one, selector.asks, caller) for one in some))
+                found.update(one.device_id for one in told if selector.means(one))
         except EventsOffError:
             raise InvalidInputError(
                 "targets",
                 "ask what devices have said last, which the event log has, and this node has none; set HOMING_EVENTS_URL",
             ) from None
-        return told
+        return found
 
-    async def _told(self, one: TargetCandidate, asks: TargetQuestions, caller: Caller | None) -> TargetCandidate:
+    async def told(self, one: TargetCandidate, asks: TargetQuestions, caller: Caller | None) -> TargetCandidate:
+        """Return a device with the answers to these questions, as far as the caller may read them."""
         presence = await self._read(topic_of(one.device_id), caller) if asks.online else None
         words = {topic.text: await self._word(topic, one.device_id, caller) for topic in asks.topics}
         return replace(one, online=_online(presence), words=words)

@@ -16,6 +16,7 @@ from app.fleets.target_facts import MOST_ASKED, TargetFacts
 NOW = 1_700_000_000_000_000
 TOPIC = TopicTemplate("d/{device_id}/osd")
 ALL = TargetQuestions(online=True, topics=frozenset((TOPIC,)))
+ONLINE = read_selector({"online": True})
 EVENTS = {
     "d/dock-1/osd": Event(NOW - 2_000_000, Entry("d/dock-1/osd", b"{}", "dock-1", "dji:osd")),
     "$homing/devices/dock-1/presence": Event(NOW, entry_of(Change("dock-1", online=True), NOW)),
@@ -42,7 +43,7 @@ def candidate(name: str = "dock-1") -> TargetCandidate:
 
 
 async def told(asks: TargetQuestions, *kinds: str, name: str = "dock-1") -> tuple[bool | None, float | None]:
-    (one,) = await TargetFacts(Reader(*kinds), last_of, lambda: NOW).told([candidate(name)], asks, None)
+    one = await TargetFacts(Reader(*kinds), last_of, lambda: NOW).told(candidate(name), asks, None)
     word = one.words.get(TOPIC.text)
     return one.online, None if word is None else word.age.total_seconds()
 
@@ -63,7 +64,7 @@ async def test_one_run_asks_about_so_many_at_most() -> None:
     facts = TargetFacts(Everybody(), last_of, lambda: NOW)
     many = [candidate(f"dock-{number}") for number in range(MOST_ASKED + 1)]
     with pytest.raises(InvalidInputError, match=f"allowed are {MOST_ASKED}: narrow them by labels"):
-        await facts.told(many, ALL, None)
+        await facts.meant(many, ONLINE, None)
 
 
 async def test_a_node_without_an_event_log_says_so() -> None:
@@ -71,5 +72,12 @@ async def test_a_node_without_an_event_log_says_so() -> None:
         raise EventsOffError("off")
 
     with pytest.raises(InvalidInputError, match="set HOMING_EVENTS_URL"):
-        await TargetFacts(Everybody(), off, lambda: NOW).told([candidate()], ALL, None)
+        await TargetFacts(Everybody(), off, lambda: NOW).meant([candidate()], ONLINE, None)
     assert not read_selector({"devices": ["dock-1"]}).asks, "who asks nothing needs none"
+
+
+async def test_those_are_meant_of_which_it_is_known() -> None:
+    facts = TargetFacts(Everybody(), last_of, lambda: NOW)
+    devices = [candidate(), candidate("dock-2")]
+    assert await facts.meant(devices, ONLINE, None) == {"dock-1"}
+    assert await facts.meant(devices, read_selector({"not": {"online": True}}), None) == set()
