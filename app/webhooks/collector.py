@@ -10,7 +10,7 @@ import structlog
 
 from app.core.commands.command import Command
 from app.core.errors import CommandNotFoundError, UnreadableRecordError
-from app.core.webhooks.deliveries import Delivery, OutboxEntry
+from app.core.webhooks.deliveries import Delivery, OutboxEntry, Tidings
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.core.webhooks.schedule import KEPT
 from app.runtime.telemetry import Counters
@@ -85,6 +85,8 @@ class Collector:
                 return True
             except UnreadableRecordError:
                 return False
+        if notice.tidings is Tidings.ASKED and not command.awaits_approval:
+            return True  # somebody has decided, or it has ended: there is nothing to ask any more
         delivery = events.of_command(notice, command, self._render, self._now())
         for endpoint_id in command.notify:
             endpoint = self._book.get(endpoint_id)

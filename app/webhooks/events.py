@@ -9,19 +9,26 @@ from typing import Any, Final
 import orjson
 
 from app.core.commands.command import Command
+from app.core.commands.fingerprint import fingerprint_of
 from app.core.payload import compact
 from app.core.webhooks.deliveries import Delivery, OutboxEntry, Tidings, event_id
 from app.core.webhooks.endpoints import BY_STATE, Endpoint, EventType
 
-_KINDS: Final = {Tidings.LATE: EventType.LATE, Tidings.VERIFIED: EventType.VERIFIED}
+_KINDS: Final = {
+    Tidings.LATE: EventType.LATE,
+    Tidings.VERIFIED: EventType.VERIFIED,
+    Tidings.ASKED: EventType.APPROVAL_ASKED,
+}
 Render = Callable[[Command], bytes]
 """A command as the API shows it."""
 
 
 def of_command(notice: OutboxEntry, command: Command, render: Render, now: int) -> Delivery:
-    """The event of a command that has an outcome; `now` in µs."""
+    """The event of a command that has an outcome, or that a second person has to approve; `now` in µs."""
     kind = _KINDS.get(notice.tidings) or BY_STATE[command.state]
     data = {"sequence": notice.tidings.sequence, "command": orjson.Fragment(render(command))}
+    if notice.tidings is Tidings.ASKED:
+        data["fingerprint"] = fingerprint_of(command)
     at = now if notice.tidings is not Tidings.OUTCOME or command.finished_at is None else command.finished_at
     return Delivery(event_id(notice), kind, _body(kind, at, data), now)
 

@@ -13,6 +13,7 @@ from app.core.commands.command import Command, CommandState, WaitReason
 from app.core.commands.routing import MatchResult
 from app.core.identifiers import partition_of
 from app.core.profiles.lanes import CommandLane, LaneOrder
+from app.core.webhooks.deliveries import OutboxEntry, Tidings
 from app.store.commands import Joined, Registered
 from app.store.holds import Claimed, Waits
 from app.store.rules import HOLD_EXPIRED, NOT_APPROVED, refused_by_second, superseded
@@ -164,6 +165,17 @@ class TestTwoAtOnce:
             assert approval_of(claimed.command).decision == YES
         else:
             assert isinstance(claimed, Waits)
+
+
+async def test_endpoints_are_told_once_that_a_second_person_is_asked(store: StateStore) -> None:
+    asked = registration(held=HOUR, approval=MINUTE, notify=("wh_1", "wh_2"))
+    for one in (asked, asked, registration(held=HOUR, approval=MINUTE), registration(held=HOUR, notify=("wh_1",))):
+        await store.register(one)
+    notices = [OutboxEntry(asked.command_id, Tidings.ASKED)]
+    assert await store.webhooks.outbox([partition_of("dock-1")], 10) == notices
+    assert (await store.decide(asked.command_id, NO, "node-b")).won
+    notices.append(OutboxEntry(asked.command_id))
+    assert await store.webhooks.outbox([partition_of("dock-1")], 10) == notices
 
 
 class TestLanes:

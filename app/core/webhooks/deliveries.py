@@ -32,14 +32,16 @@ class Tidings(StrEnum):
     OUTCOME = "outcome"
     LATE = "late"
     VERIFIED = "verified"
+    ASKED = "asked"
+    """A second person is asked to approve it."""
 
     @property
     def sequence(self) -> int:
-        """The number of the event. The outcome has the lowest; of the others either may come first."""
+        """The number of the event. Of those behind the outcome either may come first; the lowest waits for none."""
         return _SEQUENCES[self]
 
 
-_SEQUENCES: Final = {Tidings.OUTCOME: 1, Tidings.LATE: 2, Tidings.VERIFIED: 3}
+_SEQUENCES: Final = {Tidings.ASKED: 0, Tidings.OUTCOME: 1, Tidings.LATE: 2, Tidings.VERIFIED: 3}
 
 
 @dataclass(frozen=True, slots=True)

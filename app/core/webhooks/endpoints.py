@@ -35,6 +35,8 @@ class EventType(StrEnum):
     """The device answered after the command had its outcome."""
     VERIFIED = "command.verified"
     """A probe found what had become of the command, after it had timed out."""
+    APPROVAL_ASKED = "command.approval_asked"
+    """A second person is asked to approve the command."""
     DISABLED = "webhook.disabled"
     """Another endpoint of the tenant is not served any more."""
     TEST = "webhook.test"

@@ -107,6 +107,8 @@ class MemoryCommandWriter:
         self._table.has_changed(record)
         if not held:
             note_sent(self._table, record)
+        if command.awaits_approval and registration.notify:
+            self.webhooks.tell(OutboxEntry(command.id, Tidings.ASKED))
         return Registered(command.created_at, command.deadline, held)
 
     async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:

@@ -11,6 +11,7 @@ from app.core.webhooks.deliveries import (
     OutboxEntry,
     Progress,
     Tidings,
+    after,
     before,
     decode_delivery,
     decode_endpoint,
@@ -90,6 +91,12 @@ class TestEvents:
         assert before(event_id(late)) == event_id(outcome)
         assert before(event_id(outcome)) is None
         assert [OutboxEntry.read(one.member) for one in (outcome, late)] == [outcome, late]
+
+    def test_that_a_second_person_is_asked_waits_for_nothing(self) -> None:
+        asked, outcome = OutboxEntry("042-X", Tidings.ASKED), OutboxEntry("042-X")
+        assert before(event_id(asked)) is None
+        assert event_id(asked) not in after(event_id(outcome))
+        assert OutboxEntry.read(asked.member) == asked
 
 
 class TestUrl:

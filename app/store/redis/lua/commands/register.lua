@@ -1,6 +1,6 @@
 -- Put a command on record and make it wait for its responses, or join the one that its idempotency key stands for.
 -- A key that stands for a command which was not sent is free.
--- Uses admission, clock, keys, lines, lives, match, outcome, places, record, superseding, topics.
+-- Uses admission, clock, keys, lines, lives, match, news, outcome, places, record, superseding, topics.
 --
 -- KEYS  1 record  2 due  3 list
 --       then the topics, those by order first; then the correlations; then the idempotency key, if there is one
@@ -22,6 +22,7 @@
 --       | {'late', µs}: nobody waits for it any more | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
 -- In a lane in which only the last one waits, those that wait are cancelled. All their nodes are told, as is ours.
 -- Writes record, due, list, topics, correlations (of what is held mqtt:held instead), idempotency key; for a join the record's joined nodes.
+-- Of what a second person has to approve, endpoints are told by the outbox.
 -- Repeated: the record is there, so its first instants are the answer and nothing is written.
 
 local record, due, list = KEYS[1], KEYS[2], KEYS[3]
@@ -160,6 +161,9 @@ if held then
   if lane and not within then
     redis.call('ZADD', line_of(lane), created, id)
     live_until(line_of(lane), now, at_ms)
+  end
+  if within and ARGV[14] ~= '' then
+    to_outbox(now, id, 'asked', at_ms)
   end
   return {'registered', created, deadline, 'held'}
 end

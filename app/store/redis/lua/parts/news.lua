@@ -12,7 +12,7 @@ local function tell(id, watch, knowing)
   end
 end
 
--- Put into the outbox that endpoints are to be told of a command; `what` is outcome, late or verified.
+-- Put into the outbox that endpoints are to be told of a command; `what` is outcome, late, verified or asked.
 local function to_outbox(now, id, what, at_ms)
   local outbox = 'mqtt:outbox:' .. tag
   redis.call('ZADD', outbox, micros(now), id .. ' ' .. what)
