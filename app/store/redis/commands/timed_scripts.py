@@ -28,12 +28,12 @@ class TimedScripts:
         self._clocks = clocks
         self._now = clock.monotonic
 
-    async def run(self, script: Script, script_keys: Sequence[str], *arguments: Argument) -> Any:  # noqa: ANN401 - what the script replies
+    async def run(self, script: Script, script_keys: Sequence[str], *arguments: Argument) -> list[Any]:
         """The reply of a script. StoreUnavailableError, also while the clock of Redis is set again and again."""
         server = self._lanes.server_of(script_keys[0])
         for _ in range(TRIES):
             asked_at = self._now()
-            reply = await self._lanes.run(script, script_keys, *arguments, *self.told(server, asked_at))
+            reply: list[Any] = await self._lanes.run(script, script_keys, *arguments, *self.told(server, asked_at))
             if reply[0] != b"stepped":
                 return reply
             self._clocks.told(server, int(reply[1]), asked_at, self._now())
