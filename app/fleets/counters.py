@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.core.fleets.run import STOPPING, RunState
 from app.core.schedules.schedule import OccurrenceResult
 from app.runtime.families import CounterTable, counted
 
@@ -15,6 +16,14 @@ COUNTERS: Final = CounterTable(
             {"fleet.again": ""},
         ),
         (counted("homing_fleet_runs_taken", "Fleet runs that this node began to drive"), {"fleet.taken": ""}),
+        (
+            counted("homing_fleet_runs_stopped", "Fleet runs that stopped by themselves, by why", "why"),
+            {f"fleet.stopped.{one}": one for one in STOPPING},
+        ),
+        (
+            counted("homing_fleet_runs_ended", "Fleet runs that ended, by how", "state"),
+            {f"fleet.ended.{one}": one for one in RunState if one.final},
+        ),
         (
             counted("homing_schedule_occurrences", "Occurrences of schedules by what this node made of them", "result"),
             {f"schedule.{one}": one for one in OccurrenceResult if one is not OccurrenceResult.BEGINNING},

@@ -35,7 +35,7 @@ from app.core.fleets.fields import SHORTEST
 from app.core.fleets.hand_rate import HandAllowance
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.quorum import within
-from app.core.fleets.run import RunState
+from app.core.fleets.run import STOPPING, RunState
 from app.fleets.plan import KnownRun
 from app.fleets.replaced import ReplacedCommands
 from app.fleets.target_note import MOST_SAID, mark_of_outcome, note_of
@@ -160,6 +160,7 @@ class RunDriver:
                 return 0
             case Written.FENCED | Written.GONE:
                 return None
+        self._count(known)
         if known.run.state.final:
             self._log.info("fleet_run_ended", run_id=self._run_id, state=str(known.run.state), **known.run.counts())
             return None
@@ -291,6 +292,17 @@ class RunDriver:
             self._end(known, index, TargetMark.CANCELLED, now, NOT_ALLOWED, str(error))
             return False
         return True
+
+    def _count(self, known: KnownRun) -> None:
+        """Count what this round has made of the run: it stopped by itself, or has ended."""
+        before = known.record.status["steps"]
+        for at, state, why, *said in known.run.kept()["steps"]:
+            if [at, state, why, *said] in before:
+                continue
+            if RunState(state).final:
+                self._ports.counters[f"fleet.ended.{state}"] += 1
+            elif state in (RunState.PAUSED, RunState.ABORTING) and why in STOPPING:
+                self._ports.counters[f"fleet.stopped.{why}"] += 1
 
     async def _write(self, known: KnownRun, now: int) -> Written:
         """Write what has changed."""
