@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.core.fleets.run import STOPPING, RunState
+from app.core.fleets.run import RunState, Why
 from app.core.schedules.schedule import OccurrenceResult
 from app.runtime.families import CounterTable, counted
 
+STOPPING: Final = (Why.RULE, Why.QUORUM, Why.WAVE, Why.APPROVAL)
+"""The reasons for which a run stops by itself, and somebody has to look."""
 COUNTERS: Final = CounterTable(
     named=(
         (counted("homing_fleet_commands", "Commands of fleet runs that this node registered"), {"fleet.commands": ""}),

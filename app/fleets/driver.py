@@ -35,7 +35,8 @@ from app.core.fleets.fields import SHORTEST
 from app.core.fleets.hand_rate import HandAllowance
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.quorum import within
-from app.core.fleets.run import STOPPING, RunState
+from app.core.fleets.run import RunState
+from app.fleets.counters import STOPPING
 from app.fleets.plan import KnownRun
 from app.fleets.replaced import ReplacedCommands
 from app.fleets.target_note import MOST_SAID, mark_of_outcome, note_of

@@ -104,10 +104,6 @@ class Why(StrEnum):
     """Its goal was reached, or cannot be reached any more."""
 
 
-STOPPING: Final = (Why.RULE, Why.QUORUM, Why.WAVE, Why.APPROVAL)
-"""The reasons for which a run stops by itself, and somebody has to look."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunStep:
     """A change of the state of a run. `by` names the person, where it was one."""
