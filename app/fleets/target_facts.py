@@ -56,7 +56,8 @@ class TargetFacts:
         except EventsOffError:
             raise InvalidInputError(
                 "targets",
-                "ask what devices have said last, which the event log has, and this node has none; set HOMING_EVENTS_URL",
+                "ask what devices have said last, which an event log has, and this node has none; set "
+                "HOMING_EVENTS_URL",
             ) from None
         return found
 

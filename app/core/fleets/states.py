@@ -95,7 +95,7 @@ def _values(field: str, value: object) -> tuple[Any, ...]:
         raise InvalidInputError(field, "is empty; one value or more is needed")
     for one in listed:
         if isinstance(one, dict | list):
-            raise InvalidInputError(field, f"has {kind_in_words(one)} in it; allowed: texts, numbers, true, false, null")
+            raise InvalidInputError(field, f"has {kind_in_words(one)} in it; allowed: text, numbers, true, false, null")
     return tuple(listed)
 
 

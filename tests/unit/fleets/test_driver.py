@@ -217,8 +217,8 @@ async def test_a_run_that_stops_by_itself_is_counted_once_and_so_is_its_end() ->
         await rounds(driver, world)
         await world.answer(cancelled)
     assert (await world.known()).run.state is RunState.PAUSED
-    stopped = {name: count for name, count in world.counters.items() if name.startswith(("fleet.stopped", "fleet.ended"))}
-    assert stopped == {"fleet.stopped.rule": 1}
+    counted = {name: count for name, count in world.counters.items() if name.startswith(("fleet.stop", "fleet.end"))}
+    assert counted == {"fleet.stopped.rule": 1}
     known = await world.known()
     known.run.abort(1, "ben", cancel=True)
     change = RunChange(version=known.record.version, status=known.run.kept(), marks=bytes(known.run.marks))

@@ -40,5 +40,5 @@ class TimedScripts:
         raise StoreUnavailableError("the clock of Redis is being set")
 
     def told(self, server: str, asked_at: float) -> Sequence[int]:
-        """The last arguments of a script that is called at this instant of the monotonic clock, as eras.lua has them."""
+        """The last arguments of a script, as eras.lua has them, that is called at an instant of the monotonic clock."""
         return self._clocks.told_to_scripts(server, asked_at, AHEAD_US + round(self._lanes.budget * 1e6))

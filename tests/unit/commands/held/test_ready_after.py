@@ -87,4 +87,5 @@ async def test_the_broker_says_nothing_of_commands_that_it_does_not_confirm() ->
     unheard, unconfirmed = of_node.signs(Whereabouts(None)), replace(HELD, method="unconfirmed")
     assert await of_node.judge(HELD, unheard) is Readiness.READY
     assert await of_node.judge(unconfirmed, unheard) is Readiness.WAITS, "it would be lost, and nobody would know"
-    assert await of_node.judge(unconfirmed, of_node.signs(Whereabouts(None), heard=True, known_for=9)) is Readiness.READY
+    heard = of_node.signs(Whereabouts(None), heard=True, known_for=9)
+    assert await of_node.judge(unconfirmed, heard) is Readiness.READY
