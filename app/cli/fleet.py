@@ -29,6 +29,7 @@ ENDS: Final = {
 }
 """The exit codes of those who wait, by the state in which a run stands still."""
 
+OF_RUN: Final = ("id", "state", "total", "counts")
 RESULTS: Final = ("device_id", "wave", "state", "ended_at", "command_id", "code", "message", "result")
 
 application = group(
@@ -71,9 +72,29 @@ def run(
             return
         if wait:
             begun = _stands(homing, begun["id"])
-    _show(begun, shown, ("id", "state", "total", "counts"))
-    if wait and (code := ENDS[begun["state"]]) is not Exit.OK:
-        raise Stop("", code)
+    _show(begun, shown, OF_RUN)
+    if wait:
+        _exit_as(begun["state"])
+
+
+@application.command()
+def watch(
+    run_id: Annotated[str, typer.Argument(help=HELP["run_id"], autocompletion=COMPLETED["run_id"])],
+    *,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Follow a run until it has ended, or is paused.
+
+    Exit code: 0 all succeeded, 1 some did not, 3 its time was over, 4 aborted, 9 paused.
+    """
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        found = _stands(homing, run_id)
+    _show(found, shown, OF_RUN)
+    _exit_as(found["state"])
 
 
 @application.command()
@@ -134,6 +155,12 @@ def _stands(homing: Homing, run_id: str) -> Any:  # noqa: ANN401 - a JSON object
         if found["state"] in ENDS:
             return found
         time.sleep(ROUND_SECONDS)
+
+
+def _exit_as(state: str) -> None:
+    """Stop with the exit code of the state in which a run stands still."""
+    if (code := ENDS[state]) is not Exit.OK:
+        raise Stop("", code)
 
 
 def _show(found: Any, shown: Form, columns: tuple[str, ...]) -> None:  # noqa: ANN401 - a JSON object

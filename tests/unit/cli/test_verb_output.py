@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.cli import fleet
 from tests.unit.cli.conftest import FakeNode, Homing
 from tests.unit.cli.test_send import COMMAND
 from tests.unit.cli.test_verbs import ANSWER, ID, RUN, VERBS
@@ -189,6 +192,18 @@ def test_results_of_a_run_are_all_targets_or_csv(homing: Homing, fake_node: Fake
     method, target, headers, _ = fake_node.asked[-1]
     assert (method, target) == ("GET", f"/v1/fleet-runs/{RUN}/targets?state=failed")
     assert headers["Accept"] == "text/csv"
+
+
+def test_a_run_is_followed_until_it_stands_still(
+    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "ROUND_SECONDS", 0)
+    began = {"id": RUN, "state": "running", "total": 2, "counts": {"handed": 2}}
+    for state, expected in (("succeeded", 0), ("failed", 1), ("lapsed", 3), ("aborted", 4), ("paused", 9)):
+        fake_node.answers = [(200, began), (200, began), (200, {**began, "state": state, "counts": {"failed": 2}})]
+        code, out, err = homing("fleet", "watch", RUN, "--url", fake_node.url)
+        assert (code, out.splitlines()[1].split()) == (expected, [RUN, state, "2", "failed=2"])
+        assert err.splitlines() == [f"{RUN}  running  handed=2", f"{RUN}  {state}  failed=2"]
 
 
 def test_results_of_a_run_are_a_parquet_file(homing: Homing, fake_node: FakeNode, tmp_path: Path) -> None:
