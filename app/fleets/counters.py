@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.core.fleets.run import RunState, Why
+from app.core.fleets.run import Why
 from app.core.schedules.schedule import OccurrenceResult
 from app.runtime.families import CounterTable, counted
 
@@ -21,10 +21,6 @@ COUNTERS: Final = CounterTable(
         (
             counted("homing_fleet_runs_stopped", "Fleet runs that stopped by themselves, by why", "why"),
             {f"fleet.stopped.{one}": one for one in STOPPING},
-        ),
-        (
-            counted("homing_fleet_runs_ended", "Fleet runs that ended, by how", "state"),
-            {f"fleet.ended.{one}": one for one in RunState if one.final},
         ),
         (
             counted("homing_schedule_occurrences", "Occurrences of schedules by what this node made of them", "result"),

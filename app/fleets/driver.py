@@ -295,14 +295,11 @@ class RunDriver:
         return True
 
     def _count(self, known: KnownRun) -> None:
-        """Count what this round has made of the run: it stopped by itself, or has ended."""
+        """Count if the run has stopped by itself in this round."""
         before = known.record.status["steps"]
-        for at, state, why, *said in known.run.kept()["steps"]:
-            if [at, state, why, *said] in before:
-                continue
-            if RunState(state).final:
-                self._ports.counters[f"fleet.ended.{state}"] += 1
-            elif state in (RunState.PAUSED, RunState.ABORTING) and why in STOPPING:
+        for step in known.run.kept()["steps"]:
+            _, state, why, *_ = step
+            if step not in before and state in (RunState.PAUSED, RunState.ABORTING) and why in STOPPING:
                 self._ports.counters[f"fleet.stopped.{why}"] += 1
 
     async def _write(self, known: KnownRun, now: int) -> Written:

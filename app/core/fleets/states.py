@@ -6,7 +6,6 @@ whatever stands around the condition: also not for `not`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ SHORTEST_AGE: Final = timedelta(seconds=2)
 LONGEST_AGE: Final = timedelta(days=30)
 _LISTS: Final = ("is_in", "is_not")
 _NUMBERS: Final = ("at_least", "at_most", "above", "below")
+_LARGEST: Final = 1e300
 _PATH: Final = re.compile(r'[^.\[\]*"{}$]+(\.[^.\[\]*"{}$]+)*')
 
 
@@ -52,6 +52,7 @@ def read_state(field: str, value: object) -> StateCondition:
     for name in ("topic", "when"):
         if name not in members:
             raise InvalidInputError(f"{field}.{name}", "is missing")
+    topic = _topic(f"{field}.topic", members["topic"])
     when = list_of(f"{field}.when", members["when"], MOST_CONDITIONS)
     if not when:
         raise InvalidInputError(f"{field}.when", "is empty; one condition or more is needed")
@@ -59,7 +60,7 @@ def read_state(field: str, value: object) -> StateCondition:
     if "max_age" in members:
         age = read_length(f"{field}.max_age", members["max_age"], LONGEST_AGE, SHORTEST_AGE)
     conditions = tuple(_condition(f"{field}.when.{index}", one) for index, one in enumerate(when))
-    return StateCondition(_topic(f"{field}.topic", members["topic"]), age, conditions)
+    return StateCondition(topic, age, conditions)
 
 
 def _topic(field: str, value: object) -> TopicTemplate:
@@ -100,6 +101,6 @@ def _values(field: str, value: object) -> tuple[Any, ...]:
 
 
 def _number(field: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST < value < _LARGEST:
         raise InvalidInputError(field, f"is {kind_in_words(value)}; a finite number is needed")
     return value

@@ -18,8 +18,8 @@ TOPIC = TopicTemplate("d/{device_id}/osd")
 ALL = TargetQuestions(online=True, topics=frozenset((TOPIC,)))
 ONLINE = read_selector({"online": True})
 EVENTS = {
-    "d/dock-1/osd": Event(NOW - 2_000_000, Entry("d/dock-1/osd", b"{}", "dock-1", "dji:osd")),
-    "$homing/devices/dock-1/presence": Event(NOW, entry_of(Change("dock-1", online=True), NOW)),
+    "d/dock-1/osd": Event(NOW - 2_000_000, 0, Entry("d/dock-1/osd", b"{}", "dock-1", "dji:osd")),
+    "$homing/devices/dock-1/presence": Event(NOW, 0, entry_of(Change("dock-1", online=True), NOW)),
 }
 
 

@@ -230,7 +230,7 @@ offline = [{ path = "$", is_in = ["Offline"] }]
         ),
         (
             '[[presence]]\ntopic = "e/{device_id}"\noffline_after = "5m"\nready_after = "11m"',
-            "p.toml:16: presence.0.ready_after: 11m is out of range; allowed: 0s to 10m",
+            "p.toml:16: presence.0.ready_after: 11m is out of range; allowed: 0ms to 10m",
         ),
     ],
 )
