@@ -62,9 +62,9 @@ class KnownFromEvents:
         plane = needed(self._plane)
         return await plane.values.value(plane.plan.name(database), topic)
 
-    async def latest(self, topic: str) -> Event | None:
-        """Return the last event of a topic, in the database of its profile; EventsOffError where none are kept."""
-        return await needed(self._plane).values.latest(topic)
+    async def latest(self, topic: str, device_id: str = "") -> Event | None:
+        """Return the last event of a topic, as `LastValues.latest` does; EventsOffError where none are kept."""
+        return await needed(self._plane).values.latest(topic, device_id)
 
     def gone(self, node_id: str) -> None:
         """A node is known to be dead: this one brings events in for it, without waiting for the end of its lease."""

@@ -37,10 +37,16 @@ class LastValues:
         known = [(shard.database, event) for shard, event in zip(shards, values, strict=True) if event is not None]
         return max(known, key=lambda one: one[1].position, default=None)
 
-    async def latest(self, topic: str) -> Event | None:
-        """Return the last value of a topic, as far as it lies where its events go now: it asks one shard."""
+    async def latest(self, topic: str, device_id: str = "") -> Event | None:
+        """Return the last value of a topic, as far as it lies where its events go now: it asks one shard.
+
+        Homing's own topics about a device lie where all of that device does, which is named then.
+        """
         self._gate.check()
-        return await self._log.value(self._plan.shard(self._plan.home(topic), topic), topic)
+        name = self._plan.home(topic)
+        database = self._plan.database(name) if device_id else None
+        shard = self._plan.shard(name, topic) if database is None else database.shard(device_id)
+        return await self._log.value(shard, topic)
 
     async def database_of(self, topic: str) -> str:
         """The database of a topic where none is named: that of its last value, else that of its profile."""

@@ -48,7 +48,7 @@ class FleetSurroundings:
     online: Callable[[str], Awaitable[bool | None]]
     """Says whether a device is there; None where nobody knows."""
     latest: LastOf
-    """The last event of a topic."""
+    """Says what came last on a topic."""
     audit: Audit | None
     """The recorder of what schedules begin; None where nothing is recorded."""
     read_run: Callable[[JsonValue], RunRequest]

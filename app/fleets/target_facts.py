@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from app.access.ports import Access
 from app.core.access.callers import Caller
@@ -22,8 +22,13 @@ MOST_ASKED: Final = 10_000
 """The number of devices that one run asks the event log about."""
 TOGETHER: Final = 100
 
-LastOf = Callable[[str], Awaitable[Event | None]]
-"""The last event of a topic; EventsOffError where a node keeps none."""
+
+
+class LastOf(Protocol):
+    """Says what came last on a topic."""
+
+    async def __call__(self, topic: str, device_id: str = "") -> Event | None:
+        """Return the last event; `device_id` is named for Homing's own topics. EventsOffError where none are kept."""
 
 
 class TargetFacts:
@@ -63,7 +68,9 @@ class TargetFacts:
 
     async def told(self, one: TargetCandidate, asks: TargetQuestions, caller: Caller | None) -> TargetCandidate:
         """Return a device with the answers to these questions, as far as the caller may read them."""
-        presence = await self._read(topic_of(one.device_id), caller) if asks.online else None
+        presence = None
+        if asks.online:
+            presence = await self._read(caller, topic_of(one.device_id), one.device_id)
         words = {topic.text: await self._word(topic, one.device_id, caller) for topic in asks.topics}
         return replace(one, online=_online(presence), words=words)
 
@@ -72,12 +79,12 @@ class TargetFacts:
             place = topic.filled({"device_id": name_of(device_id)})
         except InvalidInputError:  # no device with such a name speaks on it
             return None
-        event = await self._read(place, caller)
+        event = await self._read(caller, place)
         return None if event is None else LastWord(event.entry.value, self._age(event))
 
-    async def _read(self, topic: str, caller: Caller | None) -> Event | None:
+    async def _read(self, caller: Caller | None, topic: str, device_id: str = "") -> Event | None:
         """Return the last event of a topic; None where there is none, or it is nothing for the caller."""
-        event = await self._last_of(topic)
+        event = await self._last_of(topic, device_id)
         if event is None:
             return None
         profile, _, name = event.entry.kind.partition(":")

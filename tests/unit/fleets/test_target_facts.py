@@ -34,7 +34,8 @@ class Reader(Everybody):
         return f"{profile}:{method}" in self._kinds
 
 
-async def last_of(topic: str) -> Event | None:
+async def last_of(topic: str, device_id: str = "") -> Event | None:
+    assert bool(device_id) is topic.startswith("$homing/"), "these lie where their device does"
     return EVENTS.get(topic)
 
 
@@ -68,7 +69,8 @@ async def test_one_run_asks_about_so_many_at_most() -> None:
 
 
 async def test_a_node_without_an_event_log_says_so() -> None:
-    async def off(_topic: str) -> Event | None:
+    async def off(topic: str, device_id: str = "") -> Event | None:
+        del topic, device_id
         raise EventsOffError("off")
 
     with pytest.raises(InvalidInputError, match="set HOMING_EVENTS_URL"):
