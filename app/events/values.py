@@ -40,12 +40,11 @@ class LastValues:
     async def latest(self, topic: str, device_id: str = "") -> Event | None:
         """Return the last value of a topic, as far as it lies where its events go now: it asks one shard.
 
-        Homing's own topics about a device lie where all of that device does, which is named then.
+        Homing's own topics about a device lie in the first database, where all of that device does; it is named then.
         """
         self._gate.check()
-        name = self._plan.home(topic)
-        database = self._plan.database(name) if device_id else None
-        shard = self._plan.shard(name, topic) if database is None else database.shard(device_id)
+        own = self._plan.database(self._plan.kept[0].name) if device_id else None
+        shard = self._plan.shard(self._plan.home(topic), topic) if own is None else own.shard(device_id)
         return await self._log.value(shard, topic)
 
     async def database_of(self, topic: str) -> str:
