@@ -36,7 +36,6 @@ _TYPES: Final[Mapping[str, bytes]] = MappingProxyType(
         ".css": b"text/css; charset=utf-8",
         ".html": b"text/html; charset=utf-8",
         ".js": b"text/javascript; charset=utf-8",
-        ".svg": b"image/svg+xml",
     }
 )
 _BUILD: Final = b"{build}"

@@ -1,6 +1,5 @@
-/** Calls of the public API of the node that has served this page, wherever a proxy has put it. */
+/** Calls of the public API of the node that has served this page, wherever a proxy has put it; in JSON whose numbers stay as they were written. */
 
-import { parse, written } from "./json.js";
 import { follow } from "./time.js";
 
 export const BASE = new URL("../", location.href.split("#")[0]).href;
@@ -94,4 +93,47 @@ export function query(some) {
 /** One part of a path. @param {string} text */
 export function part(text) {
   return encodeURIComponent(/** @type {any} */ (text).toWellFormed?.() ?? text);
+}
+
+/** A number that JavaScript would write in another way, such as 9007199254740993, 1e400 or 20.50. */
+export class Exact {
+  /** @param {string} source */
+  constructor(source) {
+    this.source = source;
+  }
+
+  toString() {
+    return this.source;
+  }
+}
+
+/** The number that JavaScript has for a value that is one. @param {any} value */
+export function numberOf(value) {
+  return value instanceof Exact ? Number(value.source) : value;
+}
+
+/** @type {any} */
+const json = JSON;
+
+/** @param {string} text */
+export function parse(text) {
+  return json.parse(text, (/** @type {string} */ _key, /** @type {unknown} */ value, /** @type {any} */ context) =>
+    typeof value === "number" && context?.source !== undefined && String(value) !== context.source
+      ? new Exact(context.source)
+      : value,
+  );
+}
+
+/**
+ * @param {unknown} value
+ * @param {number} [indent]
+ * @returns {string}
+ */
+export function written(value, indent = 0) {
+  return json.stringify(value, (/** @type {string} */ _key, /** @type {unknown} */ one) => (one instanceof Exact ? json.rawJSON(one.source) : one), indent);
+}
+
+/** The size of a text in UTF-8. @param {string} text */
+export function bytesOf(text) {
+  return new TextEncoder().encode(text).length;
 }

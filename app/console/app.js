@@ -1,14 +1,11 @@
 /** The frame: where one is, the menu, the search, the keys. */
 
-import "./text.js";
 import { render } from "./vendor/preact.js";
 import { useEffect, useErrorBoundary, useRef, useState } from "./vendor/hooks.js";
 import { call } from "./api.js";
-import { html, moveRow, Trouble } from "./parts.js";
-import { RARE, lazy, loadAll } from "./lazy.js";
-import { onPrefs, pref, prefer } from "./prefs.js";
-import { resume } from "./return.js";
-import { know, may } from "./rights.js";
+import { Trouble, html, moveRow } from "./parts.js";
+import { RARE, lazy, loadAll, useOnceMore, useTurns } from "./read.js";
+import { know, may, onPrefs, pref, prefer, resume } from "./person.js";
 import { difference, duration, zone } from "./time.js";
 
 const COMMAND_ID = /^\d{3}-[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
@@ -208,18 +205,20 @@ const LEFT = "You have logged out.";
 /** What the node is, and who asks; `out` says why nobody does. */
 function useIndex() {
   const [found, set] = useState(/** @type {any} */ ({ me: null, index: null, error: null, out: "" }));
-  const [turn, again] = useState(0);
+  const { turn, busy, again, look } = useTurns();
   useEffect(() => {
     const refused = () => set((/** @type {any} */ before) => ({ ...before, me: null, out: before.out || (before.me ? ENDED : STRANGER) }));
     addEventListener("homing-login", refused);
     return () => removeEventListener("homing-login", refused);
   }, []);
   useEffect(() => {
+    busy.current = true;
     Promise.all([call("GET", ""), call("GET", "v1/me")]).then(
       ([index, me]) => set({ index, me, error: null, out: "" }),
       (error) => set((/** @type {any} */ before) => ({ ...before, error: error.status === 401 ? null : error })),
-    );
+    ).finally(() => { busy.current = false; });
   }, [turn]);
+  useOnceMore(found.me ? null : found.error, look);
 
   async function leave() {
     try {
@@ -229,7 +228,7 @@ function useIndex() {
       set((/** @type {any} */ before) => ({ ...before, error }));
     }
   }
-  return { ...found, leave, again: () => again((count) => count + 1) };
+  return { ...found, leave, again };
 }
 
 /** In the place of a page that what the node answers cannot be shown on: it may be of another version. @param {{ children?: any }} props */
@@ -293,5 +292,6 @@ function App() {
 /** @param {HTMLElement} root */
 export function start(root) {
   resume();
+  root.replaceChildren();
   render(html`<${App} />`, root);
 }

@@ -1,7 +1,6 @@
-/** What is copied: requests for a shell, for Python and for the command line. None ever contains a key. */
+/** What is copied: requests for a shell, for Python and for the command line, and lists for a spreadsheet. None ever contains a key. */
 
-import { BASE, part } from "./api.js";
-import { Exact, written } from "./json.js";
+import { BASE, Exact, part, written } from "./api.js";
 
 /** A word for a POSIX shell. @param {string} text */
 export function quoted(text) {
@@ -55,31 +54,11 @@ export function sendByCommandLine(one) {
   return `homing send ${options} -- ${quoted(one.device_id)} ${quoted(one.method)}`;
 }
 
-/** Put a text where people paste from; false where the browser does not let us. @param {string} text */
-export async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return copiedBySelection(text);
-  }
-}
+/** The places before a formula: where a text begins, or where a spreadsheet divides it that goes by other signs. */
+const FORMULA = /^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@])/g;
 
-/** Pages of plain HTTP have no clipboard but this one. @param {string} text */
-function copiedBySelection(text) {
-  const before = document.activeElement;
-  const field = document.createElement("textarea");
-  field.value = text;
-  field.className = "offstage";
-  (document.querySelector("dialog[open]") ?? document.body).append(field);
-  field.select();
-  let done = false;
-  try {
-    done = document.execCommand("copy");
-  } catch {
-    // Then it is not done.
-  }
-  field.remove();
-  if (before instanceof HTMLElement) before.focus();
-  return done;
+/** A table as in RFC 4180, in which nothing is a formula. @param {string[][]} rows */
+export function csv(rows) {
+  const cell = (/** @type {string} */ text) => `"${text.replace(FORMULA, "'").replaceAll('"', '""')}"`;
+  return `${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
 }

@@ -1,6 +1,6 @@
 /** Forms of JSON Schemas: which fields there are, what was typed into them, and what is wrong with it. */
 
-import { Exact, parse, written } from "./json.js";
+import { Exact, numberOf, parse, written } from "./api.js";
 
 /** @typedef {Record<string, any>} Schema */
 /** @typedef {{ name: string, schema: Schema, kind: string, needed: boolean }} Field */
@@ -85,11 +85,6 @@ function typeOf(value) {
   if (value === null) return "null";
   if (value instanceof Exact || typeof value === "number") return Number.isInteger(numberOf(value)) ? "integer" : "number";
   return Array.isArray(value) ? "array" : typeof value;
-}
-
-/** @param {any} value */
-function numberOf(value) {
-  return value instanceof Exact ? Number(value.source) : value;
 }
 
 /** @param {any} one @param {any} other @returns {boolean} */

@@ -1,7 +1,6 @@
 /** Streams of server-sent events by `fetch`: they say where they go on from, and see how a request was answered. */
 
-import { BASE, OURS, problemOf, unreachable } from "./api.js";
-import { parse } from "./json.js";
+import { BASE, OURS, parse, problemOf, unreachable } from "./api.js";
 import { follow } from "./time.js";
 
 const HIDDEN_MS = 30_000;

@@ -2,7 +2,7 @@
 
 import { html } from "./parts.js";
 import { faultsOf, hintOf, noJson, paramsOf, typedOf } from "./form.js";
-import { parse, written } from "./json.js";
+import { parse, written } from "./api.js";
 
 /** The danger of a method that is asked for twice. */
 export const HIGH = "high";

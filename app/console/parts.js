@@ -1,10 +1,9 @@
-/** Parts that several pages are made of. */
+/** Parts that several pages are made of, and texts of others, which are shown as they are and never as anything else. */
 
 import htm from "./vendor/htm.js";
-import { h } from "./vendor/preact.js";
+import { h, options } from "./vendor/preact.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { copy } from "./copy.js";
-import { bytesOf, written } from "./json.js";
+import { bytesOf, numberOf, written } from "./api.js";
 import { clock, duration, iso, now } from "./time.js";
 import { stateOf } from "./words.js";
 
@@ -96,7 +95,8 @@ export function Value({ value, name }) {
 /** Percent and words of a report of progress, where it says such. @param {any} progress */
 export function progressOf(progress) {
   const inner = progress?.progress ?? progress;
-  const percent = typeof inner?.percent === "number" ? Math.min(Math.max(inner.percent, 0), 100) : null;
+  const said = numberOf(inner?.percent); // some devices write 40.0
+  const percent = Number.isFinite(said) ? Math.min(Math.max(said, 0), 100) : null;
   return { percent, words: percent === null ? "" : `${Math.round(percent)} %` };
 }
 
@@ -114,4 +114,61 @@ export function moveRow(step) {
   const at = rows.indexOf(/** @type {any} */ (document.activeElement));
   const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + step, 0), rows.length - 1);
   /** @type {HTMLElement} */ (rows[next]).focus();
+}
+
+/** Characters that hide, turn or move other ones: controls, directions, blanks without width, halves of surrogates. */
+const HIDDEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]|\p{Cs}/gu;
+/** Marks on one letter; some languages use three. */
+const PILE = /(\p{M}{4})\p{M}+/gu;
+
+/** @param {string} text */
+export function visible(text) {
+  return text
+    .replace(HIDDEN, (one) => `⟨U+${/** @type {number} */ (one.codePointAt(0)).toString(16).toUpperCase().padStart(4, "0")}⟩`)
+    .replace(PILE, (all, kept) => `${kept}⟨+${[...all].length - [...kept].length}⟩`);
+}
+
+const SPOKEN = ["title", "aria-label"];
+const before = options.vnode;
+
+/** Every text of the page goes through here, so that no page can forget it. */
+options.vnode = (/** @type {any} */ vnode) => {
+  if (vnode.type === null) {
+    if (typeof vnode.props === "string") vnode.props = visible(vnode.props);
+  } else if (typeof vnode.type === "string" && vnode.props) {
+    for (const name of SPOKEN) {
+      if (typeof vnode.props[name] === "string") vnode.props[name] = visible(vnode.props[name]);
+    }
+  }
+  if (before) before(vnode);
+};
+
+/** Put a text where people paste from; false where the browser does not let us. @param {string} text */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copiedBySelection(text);
+  }
+}
+
+/** Pages of plain HTTP have no clipboard but this one. @param {string} text */
+function copiedBySelection(text) {
+  const before = document.activeElement;
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.className = "offstage";
+  (document.querySelector("dialog[open]") ?? document.body).append(field);
+  field.select();
+  let done = false;
+  try {
+    done = document.execCommand("copy");
+  } catch {
+    // Then it is not done.
+  }
+  field.remove();
+  if (before instanceof HTMLElement) before.focus();
+  return done;
 }

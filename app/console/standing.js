@@ -14,8 +14,3 @@ function standingOf(counts) {
 export function Standing({ counts }) {
   return html`<${Mark} of=${standingOf(counts)} />`;
 }
-
-/** A count, as people write it; older nodes may not know it. @param {number} count */
-export function many(count) {
-  return count?.toLocaleString("en") ?? "?";
-}

@@ -1,6 +1,6 @@
 /** Instants and durations, all of them written here. Ages go by the clock of the node, which the page follows. */
 
-import { pref } from "./prefs.js";
+import { pref } from "./person.js";
 
 /** Answers tell the second alone. */
 const HALF_MS = 500;

@@ -181,9 +181,14 @@ export const STREAM = {
   ended: { word: "ended", tone: "quiet" },
 };
 
-/** @param {number} count @param {string} one @param {string} [many] */
-export function counted(count, one, many = `${one}s`) {
-  return `${count?.toLocaleString("en") ?? "?"} ${count === 1 ? one : many}`;
+/** A count, as people write it; older nodes may not know it. @param {number} count */
+export function many(count) {
+  return count?.toLocaleString("en") ?? "?";
+}
+
+/** @param {number} count @param {string} one @param {string} [others] */
+export function counted(count, one, others = `${one}s`) {
+  return `${many(count)} ${count === 1 ? one : others}`;
 }
 
 /** A sentence begins with a capital. @param {string} text */
@@ -227,4 +232,4 @@ export function decisionOf(decision) {
 }
 
 /** What rules allow or deny. */
-export const ACTIONS = ["send", "read", "cancel", "fleet", "stream", "publish", "webhooks", "queues", "consume", "access", "audit", "nodes", "metrics", "approve", "override"];
+export const ACTIONS = ["send", "read", "cancel", "fleet", "stream", "publish", "webhooks", "queues", "consume", "access", "audit", "nodes", "metrics", "trace", "approve", "override"];

@@ -60,7 +60,7 @@ class Site:
 
         await eventually(there)
 
-    async def progress(self, command: str, percent: int) -> None:
+    async def progress(self, command: str, percent: float) -> None:
         """Have the device report progress."""
         payload = f'{{"id":"{command}","status":"running","progress":{{"percent":{percent}}}}}'
         _ = self.rig.device.client.publish(Publication(f"homing/{DEVICE}/response", payload.encode()))

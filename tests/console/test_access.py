@@ -109,6 +109,22 @@ async def test_people_roles_decisions_and_the_audit_are_shown(there: tuple[Site,
         await expect(page).to_have_url(re.compile("who=admin"))
 
 
+async def test_a_command_leads_to_who_has_asked_for_it(there: tuple[Site, Guarded], open_page: OpenPage) -> None:
+    site, people = there
+    sent = await people.rig.http.post(
+        "/v1/devices/drone-1/commands", json={"method": "ok", "params": {}}, headers=people.headers("operator")
+    )
+    async with open_page(site.page(f"commands/{sent.json()['id']}")) as page:
+        await log_in(page, people.keys["admin"].text)
+        await page.get_by_role("link", name="Who asked").click()
+        row = page.get_by_role("row").filter(has_text="send").first
+        await expect(row).to_contain_text("operator")
+        await expect(row.get_by_role("link")).to_have_attribute("href", f"#/commands/{sent.json()['id']}")
+        await page.get_by_label("Until").fill("yesterday")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_contain_text("answered 422")
+
+
 async def refused(people: Guarded, who: str) -> bool:
     """True once they are let in no more."""
     return (await people.rig.http.get("/v1/me", headers=people.headers(who))).status_code == 401

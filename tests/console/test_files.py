@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from app.api.console import COMMENT, FILES, POLICY, sent_of
+from app.core.access.rules import Action
 from scripts.vendored import differing
 from tests.api.rig import Rig, running
 
 ROOT = Path(__file__).parents[2]
 OURS = [path for path in sorted(FILES.rglob("*.js")) if "vendor" not in path.parts]
 SERVED = sorted(
-    path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.suffix in {".js", ".css", ".svg"}
+    path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.suffix in {".js", ".css"}
 )
 IMPORTED = re.compile(r'^(?:import|export)\b[^;]*?from\s+"([^"]+)"|^import "([^"]+)"', re.MULTILINE)
 BANNED = re.compile(
@@ -33,6 +34,8 @@ MOST_OF_ALL = 95_000
 """Bytes of all files, compressed."""
 MOST_OF_HOME = 35_000
 """Bytes of those files that Home needs before it shows something, compressed."""
+MOST_FILES_OF_HOME = 16
+"""The number of these files: over a slow line each six of them wait for one another."""
 
 
 async def build_of(rig: Rig) -> str:
@@ -61,6 +64,12 @@ def test_no_script_makes_markup_of_text_or_names_another_host(source: Path) -> N
     assert re.findall(r"\bstyle=", text) == []  # which the policy refuses
 
 
+def test_whether_somebody_may_is_asked_of_every_action() -> None:
+    listed = re.search(r"ACTIONS = \[(.*?)\]", (FILES / "words.js").read_text("utf-8"))
+    assert listed is not None
+    assert set(re.findall(r'"(\w+)"', listed[1])) == set(Action)
+
+
 def test_a_planted_ban_is_found() -> None:
     assert BANNED.findall("node.innerHTML = text")
     assert IMPORTED.findall('import {\n  a,\n} from "./b.js";\nimport "./c.js";') == [("./b.js", ""), ("", "./c.js")]
@@ -81,7 +90,8 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.attributes |= {name for name, _ in attrs}
-        self.loaded += [value or "" for name, value in attrs if name in {"src", "href"}]
+        named = [value or "" for name, value in attrs if name in {"src", "href"}]
+        self.loaded += [one for one in named if not one.startswith("data:")]
 
 
 async def test_the_page_has_no_script_or_style_in_it_and_all_that_it_loads_is_there(rig: Rig) -> None:
@@ -143,7 +153,7 @@ def test_an_open_console_loads_few_bytes() -> None:
     app = (FILES / "app.js").read_text("utf-8")
     ahead = {name for name, rare in re.findall(r'lazy\("([a-z-]+\.js)", "\w+"(, RARE)?\)', app) if not rare}
     assert len(ahead) > 10
-    files = {FILES / name for name in ("boot.js", "index.html", "style.css", "icon.svg")} | needed(FILES / "app.js")
+    files = {FILES / name for name in ("boot.js", "index.html", "style.css")} | needed(FILES / "app.js")
     files = files.union(*(needed(FILES / "pages" / name) for name in ahead))
     assert sum(packed(one) for one in files) <= MOST_PACKED
 
@@ -166,10 +176,11 @@ def needed(source: Path) -> set[Path]:
 
 
 def test_home_is_shown_before_other_pages_are_loaded() -> None:
-    files = {FILES / name for name in ("boot.js", "index.html", "style.css", "icon.svg")}
+    files = {FILES / name for name in ("boot.js", "index.html", "style.css")}
     files |= needed(FILES / "app.js") | needed(FILES / "pages" / "home.js")
     assert {one.name for one in files if one.parent.name == "pages"} == {"home.js"}
     assert sum(packed(one) for one in files) <= MOST_OF_HOME
+    assert len(files) <= MOST_FILES_OF_HOME
 
 
 async def test_a_client_that_reads_no_gzip_gets_the_file_as_it_is(rig: Rig) -> None:

@@ -24,7 +24,7 @@ WIDTHS: Final = (320, 640)
 ROUTES: Final = (
     *("", "commands", "devices", "devices/drone-1", "devices/dock-1/send?profile=dji", "fleets", "fleets/new"),
     *("queues", f"queues/{ALARMS}", "events?from=-1h", "webhooks", "nodes", "profiles", "profiles/dji", "traffic"),
-    *("try", "draft", "latency", "held", "access/keys", "nowhere"),
+    *("try", "draft", "latency", "held", "schedules", "access/keys", "nowhere"),
 )
 
 

@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from app.runtime.system import SystemClock
 from tests.console.conftest import OpenPage
 from tests.console.site import Site, answers, furnished, looks, site
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=PATIENCE * 1000)
 
 OVERVIEW = "**/v1/overview"
+EVERY_MS = 10_000
+"""After so long a page looks again by itself."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -79,6 +81,20 @@ async def test_ages_go_by_the_clock_of_the_node(there: Site, open_page: OpenPage
         age = page.locator(".open time").first
         await expect(age).to_have_text(re.compile(r"^\d+(\.\d)? s$|^\d min$"))
         await expect(page.get_by_text("clock of this machine differs")).to_be_visible()
+
+
+async def test_what_looks_by_itself_waits_for_the_answer_that_is_under_way(there: Site, open_page: OpenPage) -> None:
+    asked: list[Route] = []
+    async with open_page(there.page("nowhere")) as page:
+        await page.clock.install()
+        await page.route("**/v1/commands?state=held*", lambda route: asked.append(route))
+        await page.goto(there.page("held"))
+        await eventually(lambda: bool(asked))
+        for _ in range(2):
+            await page.clock.fast_forward(EVERY_MS)
+        await asked[0].continue_()
+        await expect(page.get_by_text("Nothing is held")).to_be_visible()
+        assert len(asked) == 1
 
 
 @pytest.mark.long  # the page waits for 15 seconds

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from io import StringIO
 from urllib.parse import quote
 
 import pytest
@@ -14,10 +16,18 @@ from playwright.async_api import Error, Page, Route, expect
 
 from tests.console.conftest import OpenPage
 from tests.console.site import Site, furnished, site
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=PATIENCE * 1000)
+
+
+HIDDEN_MS = 30_000
+"""After so long in the background a page ends its stream."""
+HIDE = """(hidden) => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -113,6 +123,30 @@ async def test_commands_come_live_and_wait_while_somebody_points_at_the_list(the
         await expect(page.get_by_role("cell", name="fourth")).to_be_visible()
 
 
+async def test_a_list_that_goes_away_under_the_pointer_holds_nothing_back(there: Site, open_page: OpenPage) -> None:
+    await there.ended("ok")
+    async with open_page(there.page("commands")) as page:
+        await page.locator("[data-row]").first.hover()
+        await page.evaluate("() => { location.hash = '#/commands?device=other-1'; }")
+        await expect(page.get_by_text("No command on record fits these filters")).to_be_visible()
+        await expect(page.get_by_text("live", exact=True)).to_be_visible()
+        await there.ended("meanwhile", device="other-1", timeout="50ms")
+        await expect(page.get_by_role("cell", name="meanwhile")).to_be_visible()
+
+
+async def test_what_is_listed_is_copied_for_a_spreadsheet_and_is_no_formula(there: Site, open_page: OpenPage) -> None:
+    command = await there.send("fly")
+    formula = '=HYPERLINK("//evil");+1\n-2'
+    await there.answer(command, f'"status":"error","error":{{"code":1,"message":{json.dumps(formula)}}}')
+    async with open_page(there.page("commands"), permissions=["clipboard-read", "clipboard-write"]) as page:
+        await page.get_by_role("button", name="Copy as CSV").click()
+        await expect(page.get_by_text("copied")).to_be_visible()
+        copied = await page.evaluate("() => navigator.clipboard.readText()")
+    (line,) = csv.DictReader(StringIO(copied, newline=""))
+    assert (line["id"], line["state"]) == (command, "failed")
+    assert line["error"] == """'=HYPERLINK("//evil");'+1\n'-2"""
+
+
 async def test_progress_and_outcome_reach_the_row_that_is_there(there: Site, open_page: OpenPage) -> None:
     command = await there.send("fly")
     async with open_page(there.page("commands")) as page:
@@ -189,13 +223,30 @@ async def test_a_stream_that_is_refused_is_tried_again_from_where_it_was(there: 
         assert all(asked)
 
 
+async def test_a_page_in_the_background_ends_its_stream_and_goes_on_where_it_was(
+    there: Site, open_page: OpenPage
+) -> None:
+    async with open_page(f"{there.url}/healthz") as page:
+        await page.clock.install()
+        await page.goto(there.page("commands"))
+        await expect(page.get_by_text("live", exact=True)).to_be_visible()
+        await page.evaluate(HIDE, arg=True)
+        await page.clock.fast_forward(HIDDEN_MS)
+        await eventually(lambda: len(there.rig.application.streams) == 0)
+        await expect(page.get_by_text("asleep in the background")).to_be_visible()
+        await there.ended("meanwhile", timeout="50ms")
+        await page.evaluate(HIDE, arg=False)
+        await expect(page.get_by_role("cell", name="meanwhile")).to_be_visible()
+
+
 async def test_an_open_command_is_followed_to_its_end(there: Site, open_page: OpenPage) -> None:
     command = await there.send("fly", {"height": 20})
     async with open_page(there.page(f"commands/{command}")) as page:
         await expect(page.get_by_text("Waiting")).to_be_visible()
         await expect(page.get_by_text("left to its deadline")).to_be_visible()
-        await there.progress(command, 40)
-        await expect(page.get_by_role("progressbar")).to_have_attribute("value", "40")
+        for percent in (40, 41.0):
+            await there.progress(command, percent)
+            await expect(page.get_by_role("progressbar")).to_have_attribute("value", f"{percent:g}")
         await there.answer(command, '"status":"ok","result":{"serial":9007199254740993}')
         await expect(page.get_by_text("It has succeeded.")).to_be_visible()
         await page.get_by_text("Result", exact=True).click()

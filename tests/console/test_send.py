@@ -36,6 +36,8 @@ DEVICES: Final = {"sparkplug-b": "plant:node-1"}
 ONE_WAY: Final = {"dji-drc"}
 """Profiles whose devices answer nothing, or nothing that names a command."""
 GENERATED: Final = 1000
+EVERY_MS: Final = 10_000
+"""After so long a page has asked again by itself."""
 FAULTS: Final = """async (cases) => {
     const at = new URL(document.querySelector("link[rel=modulepreload]").href);
     const { faultsOf } = await import(new URL("form.js", at).href);
@@ -294,9 +296,26 @@ async def test_the_form_comes_by_itself_where_one_request_has_had_no_answer(
         await expect(page.get_by_role("alert")).to_have_count(0)
 
 
-async def test_a_page_whose_script_did_not_come_can_be_had_again(there: Site, open_page: OpenPage) -> None:
+@pytest.mark.parametrize("script", ["pages/send.js", "params.js"])
+async def test_a_page_comes_by_itself_whose_script_or_part_of_it_did_not_come(
+    there: Site, open_page: OpenPage, script: str
+) -> None:
     async with open_page(f"{there.url}/v1/me") as page:
-        await fail_once(page, "**/console/*/pages/send.js")
+        await page.clock.install()
+        await fail_once(page, f"**/console/*/{script}")
         await page.goto(there.page("devices/dock-1/send?profile=dji"))
-        await page.get_by_role("button", name="Try again").click()
+        await expect(page.get_by_role("heading", name="This page cannot be loaded")).to_be_visible()
+        await page.clock.fast_forward(EVERY_MS)
         await expect(page.get_by_label("Method", exact=True)).to_be_visible()
+
+
+async def test_the_menu_comes_by_itself_where_the_node_did_not_say_who_asks(there: Site, open_page: OpenPage) -> None:
+    async with open_page(f"{there.url}/healthz") as page:
+        await page.clock.install()
+        await fail_once(page, "**/v1/me")
+        await page.goto(there.page("commands"))
+        await expect(page.get_by_role("alert")).to_contain_text("The node does not answer")
+        await expect(page.get_by_role("link", name="Nodes")).to_have_count(0)
+        await page.clock.fast_forward(EVERY_MS)
+        await expect(page.get_by_role("link", name="Nodes")).to_be_visible()
+        await expect(page.get_by_role("alert")).to_have_count(0)

@@ -1,7 +1,7 @@
 /** Access: keys, people, roles, whether somebody may do something, and who has done what. */
 
 import { html } from "../parts.js";
-import { may } from "../rights.js";
+import { may } from "../person.js";
 import { Audit } from "./audit.js";
 import { Keys } from "./keys.js";
 import { Check, People, Roles } from "./people.js";

@@ -36,17 +36,18 @@ function line(one, at) {
 
 /** @param {{ params: URLSearchParams, go: (some: Record<string, string>) => void }} props */
 export function Audit({ params, go }) {
-  const [who, device] = [params.get("who") ?? "", params.get("device") ?? ""];
-  const listed = usePages(`v1/audit${query({ who, device, limit: 50 })}`, "lines");
+  const [who, device, until] = ["who", "device", "until"].map((name) => params.get(name) ?? "");
+  const listed = usePages(`v1/audit${query({ who, device, until, limit: 50 })}`, "lines");
   /** @param {any} event */
   function submit(event) {
     event.preventDefault();
     const typed = new FormData(event.currentTarget);
-    go({ who: String(typed.get("who")).trim(), device: String(typed.get("device")).trim() });
+    go(Object.fromEntries([...typed].map(([name, value]) => [name, String(value).trim()])));
   }
   return html`<form class="filters" onSubmit=${submit}>
       <label>Who <input name="who" defaultValue=${who} maxlength="128" autocomplete="off" spellcheck=${false} /></label>
       <label>Device <input name="device" defaultValue=${device} maxlength="128" autocomplete="off" spellcheck=${false} /></label>
+      <label>Until <input name="until" defaultValue=${until} maxlength="40" placeholder="2026-03-01T09:00:00Z" autocomplete="off" spellcheck=${false} /></label>
       <p class="row"><button type="submit">Filter</button><button type="button" onClick=${listed.again}>Read again</button></p>
     </form>
     <${Listed} listed=${listed} word="line" caption="The audit, newest first" heads=${["Time", "What", "Who", "Device", "More"]} row=${line} empty="No line fits. A page may be empty although there is more." />`;

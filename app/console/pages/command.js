@@ -2,16 +2,18 @@
 
 import { Copy, Loading, State, Trouble, Value, When, html, progressOf, useTick } from "../parts.js";
 import { useEffect, useState } from "../vendor/hooks.js";
-import { call, part } from "../api.js";
+import { call, part, query, written } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
-import { written } from "../json.js";
 import { Live } from "../live.js";
+import { may, myself } from "../person.js";
 import { SecondPerson } from "./second.js";
 import { duration, now } from "../time.js";
 import { STREAM, capital, counted, isFinal, stepOf, verdictOf, waitOf } from "../words.js";
 
 const SETTLE_MS = 300;
+/** Behind its beginning, where the audit is read from backwards: the clock of its node is not that of the store. */
+const AUDITED_MS = 5000;
 
 /** @param {{ one: any }} props */
 function Step({ one }) {
@@ -49,9 +51,11 @@ function Cancel({ command, done }) {
 
 /** @param {{ command: any, explanation: any, open: boolean, again: () => void }} props */
 function Actions({ command, explanation, open, again }) {
+  const asked = query({ device: command.device_id, until: new Date(Date.parse(command.created_at) + AUDITED_MS).toISOString() });
   return html`<p class="row actions">
     ${open && html`<${Cancel} command=${command} done=${again} />`}
     <a class="button" href=${`#/devices/${part(command.device_id)}/send?${new URLSearchParams({ again: command.id })}`}>Send again as new …</a>
+    ${myself() && may("audit") && html`<a class="button" href=${`#/access/audit${asked}`}>Who asked</a>`}
     <${Copy} text=${() => sendByCurl(command)} label="Copy as curl" />
     <${Copy} text=${() => sendByPython(command)} label="Python" />
     <${Copy} text=${() => sendByCommandLine(command)} label="CLI" />

@@ -1,12 +1,12 @@
 /** Commands: the latest ones, and what happens to them while one looks. */
 
-import { Loading, State, Trouble, When, html, progressOf } from "../parts.js";
+import { Copy, Loading, State, Trouble, When, html, progressOf } from "../parts.js";
 import { useEffect, useReducer, useRef, useState } from "../vendor/hooks.js";
-import { call, query } from "../api.js";
-import { written } from "../json.js";
+import { call, query, written } from "../api.js";
+import { csv } from "../copy.js";
 import { Stream } from "../listed.js";
 import { Live } from "../live.js";
-import { duration, madeAt } from "../time.js";
+import { duration, iso, madeAt } from "../time.js";
 import { FILTERED_STATES, counted, isFinal, stateOf } from "../words.js";
 
 const PAGE = 100;
@@ -96,6 +96,12 @@ function reduce(listed, action) {
   }
 }
 
+/** The rows for a spreadsheet, with times in UTC. @param {Row[]} rows */
+function csvOf(rows) {
+  const heads = ["id", "created_at", "device_id", "profile", "method", "state", "finished_at", "error"];
+  return csv([heads, ...rows.map((row) => [row.id, iso(row.created), row.device_id, row.profile, row.method, row.state, row.ended === null ? "" : iso(row.ended), row.note])]);
+}
+
 /** @param {{ row: Row }} props */
 function Line({ row }) {
   return html`<tr>
@@ -161,6 +167,7 @@ export function Commands({ params, go }) {
   useEffect(() => {
     const gone = new AbortController();
     list.current = gone;
+    held.current = false; // the list that somebody pointed at is gone
     tell({ type: "begin" });
     miss("");
     pause(false);
@@ -211,5 +218,6 @@ export function Commands({ params, go }) {
     <p class="row">
       ${cursor && rows.length < MOST && html`<button type="button" onClick=${() => read(cursor)}>Older</button>`}
       ${loaded && html`<span class="muted">${counted(rows.length, "command")} shown${rows.length >= MOST ? ", as many as this page keeps" : ""}</span>`}
+      ${rows.length > 0 && html`<${Copy} text=${() => csvOf(rows)} label="Copy as CSV" />`}
     </p>`;
 }

@@ -2,9 +2,8 @@
 
 import { Trouble, html } from "../parts.js";
 import { useState } from "../vendor/hooks.js";
-import { call } from "../api.js";
-import { parse } from "../json.js";
-import { may } from "../rights.js";
+import { call, parse } from "../api.js";
+import { may } from "../person.js";
 import { textOf, useSubmit } from "../submit.js";
 
 /** @param {FormData} typed */

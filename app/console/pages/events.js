@@ -2,8 +2,7 @@
 
 import { Copy, Trouble, Value, When, html } from "../parts.js";
 import { useEffect, useReducer, useRef, useState } from "../vendor/hooks.js";
-import { part, query } from "../api.js";
-import { bytesOf, written } from "../json.js";
+import { bytesOf, part, query, written } from "../api.js";
 import { Stream } from "../listed.js";
 import { Live } from "../live.js";
 import { counted } from "../words.js";

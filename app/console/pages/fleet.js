@@ -6,8 +6,7 @@ import { call, part, query } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { Listed } from "../listed.js";
 import { useAgain, usePages, useRead } from "../read.js";
-import { many } from "../standing.js";
-import { TARGETS, capital, counted, endedOf, isOver, runOf, targetOf } from "../words.js";
+import { TARGETS, capital, counted, endedOf, isOver, many, runOf, targetOf } from "../words.js";
 
 const TARGETS_SHOWN = 50;
 
@@ -95,7 +94,7 @@ export function Fleet({ id }) {
     read.again();
     why.again();
   }
-  useAgain(refresh, run !== null && !isOver(run.state));
+  useAgain([read, why], run !== null && !isOver(run.state));
   const back = html`<p class="back"><a href="#/fleets">‹ Fleets</a></p>`;
   if (!run) return html`${back}<h1 tabindex="-1" class="id">${id}</h1>${error ? html`<${Trouble} error=${error} again=${refresh} />` : html`<${Loading} rows=${8} />`}`;
   const { icon, word, tone } = runOf(run.state);

@@ -4,8 +4,7 @@ import { Mark, When, html } from "../parts.js";
 import { part } from "../api.js";
 import { Listed } from "../listed.js";
 import { useAgain, usePages } from "../read.js";
-import { many } from "../standing.js";
-import { endedOf, runOf } from "../words.js";
+import { endedOf, many, runOf } from "../words.js";
 
 const PAGE = 50;
 
@@ -24,7 +23,7 @@ function line(run) {
 
 export function Fleets() {
   const listed = usePages(`v1/fleet-runs?limit=${PAGE}`, "runs");
-  useAgain(listed.again, listed.rows.length <= PAGE);
+  useAgain([listed], listed.rows.length <= PAGE);
   const none = html`<p class="empty">No run is on record: those that have not ended, and those that ended within a week, are listed here. <a href="#/fleets/new">Begin one</a>: it sends a command to many devices, wave after wave.</p>`;
   return html`<h1 tabindex="-1">Fleets</h1>
     <p class="row"><a class="button chief" href="#/fleets/new">New run …</a> <a class="button" href="#/schedules">Schedules</a></p>

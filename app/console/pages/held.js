@@ -13,7 +13,7 @@ const PAGE = 100;
 export function Held() {
   const listed = usePages(`v1/commands?state=held&limit=${PAGE}`, "commands");
   const [done, say] = useState("");
-  useAgain(listed.again, listed.rows.length <= PAGE);
+  useAgain([listed], listed.rows.length <= PAGE);
   /** @param {any} one */
   function cancelled(one) {
     say(`${one.method} on ${one.device_id} is cancelled.`);

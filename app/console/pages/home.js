@@ -1,8 +1,7 @@
 /** Home: which party is in trouble, what fails, what is open. */
 
 import { Age, Copy, Loading, Trouble, When, html, useTick } from "../parts.js";
-import { Hour } from "../hour.js";
-import { EVERY_MS, useOverview } from "../overview.js";
+import { EVERY_MS, Hour, useOverview } from "../overview.js";
 import { clock, iso } from "../time.js";
 import { capital, checkOf, counted, isWell, partyOf, verdictOf } from "../words.js";
 
@@ -142,7 +141,7 @@ export function Home() {
     <div class=${error ? "stale" : ""}>
       <${Headline} overview=${overview} />
       <${Chips} overview=${overview} />
-      ${overview.last_hour && html`<${Hour} hour=${overview.last_hour} at=${overview.at} />`}
+      ${overview.last_hour && html`<${Hour} hour=${overview.last_hour} at=${overview.at} /><p class="row"><a href="#/latency">Latency of each method</a></p>`}
       ${!overview.complete && html`<p class="note">The store did not say which nodes there are: shown is what one node knows.</p>`}
       <${Fails} overview=${overview} />
       <${Open} overview=${overview} />

@@ -6,7 +6,7 @@ import { call, part } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { Listed } from "../listed.js";
 import { usePages } from "../read.js";
-import { may, myself } from "../rights.js";
+import { may, myself } from "../person.js";
 import { Secret } from "../secret.js";
 import { textOf, useSubmit } from "../submit.js";
 import { now } from "../time.js";

@@ -2,9 +2,9 @@
 
 import { Loading, Trouble, html } from "../parts.js";
 import { useEffect, useState } from "../vendor/hooks.js";
-import { Hour } from "../hour.js";
+import { Hour } from "../overview.js";
 import { call, query } from "../api.js";
-import { many } from "../standing.js";
+import { many } from "../words.js";
 import { clock, duration } from "../time.js";
 
 /** A duration, where one is known. @param {number | null} ms */

@@ -3,7 +3,7 @@
 import { Trouble, html } from "../parts.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { call } from "../api.js";
-import { remember } from "../return.js";
+import { remember } from "../person.js";
 
 const BY_KEY = "key";
 const BY_PASSWORD = "password";

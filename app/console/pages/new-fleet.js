@@ -2,16 +2,14 @@
 
 import { Copy, Loading, Trouble, html } from "../parts.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
-import { call, part } from "../api.js";
+import { call, parse, part, written } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { postByCurl } from "../copy.js";
 import { fieldsOf, noJson } from "../form.js";
-import { parse, written } from "../json.js";
 import { keyed } from "../key.js";
 import { Asked, emptyForm, focusFault, refusedOf, said } from "../params.js";
 import { useRead } from "../read.js";
-import { many } from "../standing.js";
-import { counted } from "../words.js";
+import { counted, many } from "../words.js";
 
 const PATH = "v1/fleet-runs";
 const ANY = "";

@@ -6,7 +6,7 @@ import { call, part } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { Listed } from "../listed.js";
 import { usePages, useRead } from "../read.js";
-import { myself } from "../rights.js";
+import { myself } from "../person.js";
 import { ACTIONS, decisionOf, principalOf } from "../words.js";
 
 /** The id of a principal in a path: slashes stay, since they are part of it. @param {string} id */

@@ -4,7 +4,7 @@ import { Loading, Mark, Trouble, Value, html } from "../parts.js";
 import { useState } from "../vendor/hooks.js";
 import { part } from "../api.js";
 import { useRead } from "../read.js";
-import { may } from "../rights.js";
+import { may } from "../person.js";
 import { capital, counted } from "../words.js";
 
 const DANGER = { icon: "▲", word: "a mistake may do great harm", tone: "warn" };

@@ -6,9 +6,9 @@ import { call, part } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { Pages } from "../listed.js";
 import { useAgain, usePages, useRead } from "../read.js";
-import { may } from "../rights.js";
-import { Standing, many } from "../standing.js";
-import { counted } from "../words.js";
+import { may } from "../person.js";
+import { Standing } from "../standing.js";
+import { counted, many } from "../words.js";
 
 const LETTERS = 20;
 const SPANS = { "": "all", "-1h": "of the last hour", "-24h": "of the last day" };
@@ -118,7 +118,7 @@ export function Queue({ name }) {
     read.again();
     consumers.again();
   }
-  useAgain(refresh);
+  useAgain([read, consumers]);
   /** @param {string} text */
   function tell(text) {
     say(text);

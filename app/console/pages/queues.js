@@ -5,8 +5,9 @@ import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { call, part } from "../api.js";
 import { Pages, Without } from "../listed.js";
 import { usePages } from "../read.js";
-import { may } from "../rights.js";
-import { Standing, many } from "../standing.js";
+import { may } from "../person.js";
+import { Standing } from "../standing.js";
+import { many } from "../words.js";
 
 const PAGE = 25;
 /** Queues whose counts are asked for at the same time. */

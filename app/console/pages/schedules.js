@@ -66,7 +66,7 @@ export function Schedules() {
   const listed = usePages("v1/schedules", "schedules");
   const [done, say] = useState("");
   const { rows, loaded, error, again } = listed;
-  useAgain(again, true);
+  useAgain([listed]);
   /** @param {any} one */
   const gone = (one) => () => {
     say(`${one.name} is deleted.`);

@@ -2,9 +2,8 @@
 
 import { Trouble, When, html } from "../parts.js";
 import { useRef } from "../vendor/hooks.js";
-import { call, part } from "../api.js";
+import { call, part, written } from "../api.js";
 import { Confirm } from "../confirm.js";
-import { written } from "../json.js";
 import { useRead } from "../read.js";
 
 /** @param {{ proposal: any, decision: string, word: string, text: any, done: () => void }} props */

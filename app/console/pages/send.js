@@ -2,10 +2,9 @@
 
 import { Copy, Loading, Trouble, html } from "../parts.js";
 import { useRef, useState } from "../vendor/hooks.js";
-import { call, part, query } from "../api.js";
+import { call, part, query, written } from "../api.js";
 import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
 import { fieldsOf } from "../form.js";
-import { written } from "../json.js";
 import { keyed } from "../key.js";
 import { Asked, HIGH, emptyForm, focusFault, refusedOf, said } from "../params.js";
 import { passing, useRead } from "../read.js";

@@ -59,7 +59,7 @@ function Deliveries({ id, outcome, go, tell }) {
   const path = `v1/webhooks/${part(id)}/deliveries`;
   const listed = usePages(`${path}${query({ outcome, limit: PAGE })}`, "deliveries");
   const { rows, loaded, error, again } = listed;
-  useAgain(again, rows.length <= PAGE);
+  useAgain([listed], rows.length <= PAGE);
   const failed = rows.filter((/** @type {any} */ one) => one.progress === "given_up").slice(0, MOST).map((/** @type {any} */ one) => one.event_id);
   /** @param {string[]} ids */
   async function retry(ids) {
