@@ -12,7 +12,8 @@ export function Secret({ text, title, hint, done }) {
     return rescueFocus;
   }, []);
   const stay = (/** @type {Event} */ event) => event.preventDefault(); // Escape would throw it away
-  return html`<dialog ref=${dialog} aria-label=${title} onCancel=${stay} onClose=${done}>
+  const typed = (/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape") stay(event); }; // a second one asks nobody
+  return html`<dialog ref=${dialog} aria-label=${title} closedby="none" onKeyDown=${typed} onCancel=${stay} onClose=${done}>
     <h2>${title}</h2>
     <p>${hint}</p>
     <pre tabindex="0" role="region" aria-label="The secret"><code>${text}</code></pre>

@@ -43,6 +43,9 @@ PAINTS: Final = """() => {
     }).observe(document, { childList: true, subtree: true });
 }"""
 PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+ASKED: Final = """() => 1 + performance.getEntriesByType("resource")
+    .filter((one) => one.startTime < globalThis.shown).length"""
+"""Those for files and data until Home is there; the first one is for the page itself."""
 OBSERVE: Final = """() => {
     globalThis.longest = 0;
     new PerformanceObserver((list) => {
@@ -69,6 +72,7 @@ async def opening(findings: Findings, there: Site, browser: Browser, name: str, 
         findings.figure(f"{about}: something is painted after", await page.evaluate(PAINTED), " ms", most=most["paint"])
         shown = await page.evaluate("() => globalThis.shown")
         findings.figure(f"{about}: Home with its data is there after", shown, " ms", most=most[kept])
+        findings.figure(f"{about}: requests until then", await page.evaluate(ASKED))
         shifted = await page.evaluate("() => globalThis.shifted")
         findings.figure(f"{about}: shift of the layout", shifted, most=0.02)
     await context.close()

@@ -73,6 +73,28 @@ async def test_a_new_key_is_shown_once_and_is_nowhere_afterwards(
         await expect(row.filter(has_text="revoked")).to_have_count(1)
 
 
+async def test_whoever_replaces_the_key_of_their_login_sees_the_new_one(
+    there: tuple[Site, Guarded], open_page: OpenPage
+) -> None:
+    site, people = there
+    await people.add("turner", "operator")
+    old = people.keys["turner"]
+    async with open_page(site.page("access/keys")) as page:
+        await log_in(page, old.text)
+        row = page.get_by_role("row").filter(has=page.get_by_role("cell", name=old.id, exact=True))
+        await row.get_by_role("button", name="Rotate …").click()
+        await page.get_by_role("dialog").get_by_label("The old one counts for").fill("0s")
+        await page.get_by_role("button", name="Replace it").click()
+        await eventually(lambda: refused(people, "turner"))
+        dialog = page.get_by_role("dialog", name="The new key")
+        for _ in range(3):
+            await page.keyboard.press("Escape")
+        new = await dialog.get_by_role("region", name="The secret").inner_text()
+        await dialog.get_by_role("button", name="I have it").click()
+        await expect(page.get_by_text("Your login has ended.")).to_be_visible()
+        await log_in(page, new)
+
+
 async def test_people_roles_decisions_and_the_audit_are_shown(there: tuple[Site, Guarded], open_page: OpenPage) -> None:
     site, people = there
     await people.add("guest", "viewer")

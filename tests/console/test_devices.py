@@ -21,6 +21,9 @@ from tests.waiting import PATIENCE
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=PATIENCE * 1000)
 
+EVERY_MS = 10_000
+"""After so long a page looks again by itself."""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def there() -> AsyncIterator[Site]:
@@ -53,6 +56,22 @@ async def test_who_is_there_and_whose_commands_fail(there: Site, open_page: Open
         await page.get_by_label("Device id").fill("lamp-7")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", level=1)).to_have_text("lamp-7")
+
+
+async def test_a_device_that_goes_away_is_seen_to_be_away(there: Site, open_page: OpenPage) -> None:
+    async with open_page(f"{there.url}/healthz") as page:
+        await page.clock.install()
+        await page.goto(there.page("devices/dock-2"))
+        await expect(page.get_by_text("online")).to_be_visible()
+        await tell_presence(there, ["dock-2"], online=False)
+        await page.clock.fast_forward(EVERY_MS)
+        await expect(page.get_by_text("offline")).to_be_visible()
+        await page.goto(there.page("devices"))
+        row = page.get_by_role("row").filter(has_text="dock-2")
+        await expect(row).to_contain_text("offline")
+        await tell_presence(there, ["dock-2"])
+        await page.clock.fast_forward(EVERY_MS)
+        await expect(row).to_contain_text("online")
 
 
 @pytest.mark.parametrize("width", [1280, 360])

@@ -3,7 +3,7 @@
 import { Age, Copy, Loading, Mark, State, Trouble, Value, When, html } from "../parts.js";
 import { call, part, query } from "../api.js";
 import { Confirm } from "../confirm.js";
-import { useRead } from "../read.js";
+import { useAgain, useRead } from "../read.js";
 import { duration } from "../time.js";
 import { presenceOf } from "../words.js";
 
@@ -81,6 +81,7 @@ export function Device({ id }) {
   const record = useRead(`v1/devices/${part(id)}`);
   const state = useRead(`v1/devices/${part(id)}/state`);
   const listed = useRead(`v1/devices/${part(id)}/commands?limit=${SHOWN}`);
+  useAgain([state, listed]);
   return html`<p class="back"><a href="#/devices">‹ Devices</a></p>
     <h1 tabindex="-1">${id}</h1>
     <p class="row facts"><${Presence} presence=${state.found?.presence} /></p>

@@ -3,9 +3,10 @@
 import { Age, Mark, html } from "../parts.js";
 import { part, query } from "../api.js";
 import { Listed } from "../listed.js";
-import { usePages } from "../read.js";
+import { useAgain, usePages } from "../read.js";
 import { counted, presenceOf } from "../words.js";
 
+const PAGE = 100;
 const HEADS = ["Device", "Presence", "Last seen", "Failed lately", "Profile", "Tenant", "Labels", "Note"];
 
 /** @param {any} one */
@@ -24,7 +25,8 @@ function line(one) {
 /** @param {{ params: URLSearchParams }} props */
 export function Devices({ params }) {
   const pattern = params.get("id") ?? "";
-  const listed = usePages(`v1/devices${query({ heard: "true", limit: "100", id: pattern })}`, "devices");
+  const listed = usePages(`v1/devices${query({ heard: "true", limit: PAGE, id: pattern })}`, "devices");
+  useAgain([listed], listed.rows.length <= PAGE);
   /** @param {any} event */
   function open(event) {
     event.preventDefault();

@@ -46,10 +46,14 @@ export function Keys() {
   const [made, show] = useState(/** @type {any} */ (null));
   const [done, say] = useState("");
   const [grace, wait] = useState("24h");
-  /** @param {string} text @param {any} [key] */
+  /** A key is shown before anything else is asked: the login may have ended with the one that it replaces. @param {string} text @param {any} [key] */
   function tell(text, key = null) {
     say(text);
     show(key);
+    if (!key) listed.again();
+  }
+  function had() {
+    show(null);
     listed.again();
   }
   const line = (/** @type {any} */ one) => {
@@ -71,5 +75,5 @@ export function Keys() {
   return html`<p role="status">${done}</p>
     <${Listed} listed=${listed} word="key" caption="Keys" heads=${["Id", "State", "Of", "Purpose", "Until", "Used", "Narrowed by", "Change"]} row=${line} empty="There is no key that you may see." />
     <${New} made=${(/** @type {any} */ key) => tell(`${key.id} is made.`, key)} />
-    ${made && html`<${Secret} text=${made.key} title="The new key" hint=${html`Of ${made.principal}, with the id <code>${made.id}</code>.`} done=${() => show(null)} />`}`;
+    ${made && html`<${Secret} text=${made.key} title="The new key" hint=${html`Of ${made.principal}, with the id <code>${made.id}</code>.`} done=${had} />`}`;
 }
