@@ -206,10 +206,7 @@ async def test_a_link_to_what_is_not_ones_own_says_which_right_it_needs(
         await flawless(page)
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-async def test_no_text_of_access_becomes_anything_else(
-    there: tuple[Site, Guarded], open_page: OpenPage, width: int
-) -> None:
+async def test_no_text_of_access_becomes_anything_else(there: tuple[Site, Guarded], open_page: OpenPage) -> None:
     site, people = there
     at = "2026-11-21T10:00:00Z"
     ends: dict[str, None] = dict.fromkeys(("expires_at", "revoked_at", "last_used_at"))
@@ -245,7 +242,7 @@ async def test_no_text_of_access_becomes_anything_else(
         {"name": text, "title": text, "description": text, "danger": "high", "usual": text, "params": {text: text}}
         for text in TEXTS
     ]
-    async with open_page(site.page(), viewport={"width": width, "height": 740}) as page:
+    async with open_page(site.page()) as page:
         await log_in(page, people.keys["admin"].text)
         for path, member, rows, route in (
             ("keys", "keys", keys, "access/keys"),

@@ -28,6 +28,7 @@ BANNED = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\("
     r"|new Function|DOMParser|srcdoc"
 )
+WIDTHS = re.compile(r"matchMedia|ResizeObserver|(?:inner|outer|client|offset|scroll)Width|visualViewport|\bscreen\.")
 MOST_PACKED = 80_000
 """Bytes of all files that an open console loads, compressed: those of rare pages come when they are shown."""
 MOST_OF_ALL = 95_000
@@ -54,6 +55,12 @@ def test_every_import_is_a_file_beside_it(source: Path) -> None:
         assert name.startswith("."), name
         assert (source.parent / name).resolve().is_relative_to(FILES)
         assert (source.parent / name).is_file(), name
+
+
+@pytest.mark.parametrize("source", OURS, ids=lambda path: path.name)
+def test_no_script_knows_how_wide_a_page_is(source: Path) -> None:
+    """The style sheet alone does: so a page that was made on a desktop is looked at as on a phone, too."""
+    assert WIDTHS.findall(source.read_text("utf-8")) == []
 
 
 @pytest.mark.parametrize("source", OURS, ids=lambda path: path.name)

@@ -132,10 +132,7 @@ async def test_what_is_wrong_with_a_run_is_said_before_it_is_begun(
         await flawless(page)
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-async def test_no_text_of_a_run_becomes_anything_else(
-    there: tuple[Site, dict[str, str]], open_page: OpenPage, width: int
-) -> None:
+async def test_no_text_of_a_run_becomes_anything_else(there: tuple[Site, dict[str, str]], open_page: OpenPage) -> None:
     site, runs = there
     found = (await site.rig.http.get(f"/v1/fleet-runs/{runs['failed']}")).json()
     why = (await site.rig.http.get(f"/v1/fleet-runs/{runs['failed']}/explain")).json()
@@ -147,7 +144,7 @@ async def test_no_text_of_a_run_becomes_anything_else(
     ]
     failures = [{**row, "code": text, "message": text, "devices": [text]} for text in TEXTS]
     target = {"device_id": "d", "profile": "p", "wave": 1, "state": "failed", "command_id": None, "ended_at": None}
-    async with open_page(site.page(), viewport={"width": width, "height": 740}) as page:
+    async with open_page(site.page()) as page:
         await answers(page, "**/v1/fleet-runs?*", {"runs": attacked, "cursor": None})
         await page.goto(site.page("fleets"))
         await expect(page.get_by_text(f"{len(TEXTS)} runs shown")).to_be_visible()

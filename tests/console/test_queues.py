@@ -186,8 +186,7 @@ async def test_a_node_without_queues_has_no_such_entry_and_says_what_it_needs(op
             await expect(page.get_by_text("HOMING_EVENTS_URL")).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-async def test_no_text_of_a_queue_becomes_anything_else(there: Site, open_page: OpenPage, width: int) -> None:
+async def test_no_text_of_a_queue_becomes_anything_else(there: Site, open_page: OpenPage) -> None:
     levels = [one.replace("+", "").replace("#", "").replace("/", "")[:200] for one in TEXTS]
     topics = [f"site/{one}/alarm" for one in levels if one.isprintable()]
     labels = {f"text-{number}": text[:100] for number, text in enumerate(TEXTS)}
@@ -199,7 +198,7 @@ async def test_no_text_of_a_queue_becomes_anything_else(there: Site, open_page: 
     await publish(there, LARGEST)
     await bury(there, ["large"])
     consumers = json.dumps({"consumers": [{"consumer": text, "asked_at": "2026-11-21T10:00:00Z"} for text in TEXTS]})
-    async with open_page(there.page(), viewport={"width": width, "height": 740}) as page:
+    async with open_page(there.page()) as page:
         await page.route("**/consumers", lambda route: route.fulfill(body=consumers, content_type="application/json"))
         await page.goto(there.page("queues/alarms"))
         await expect(page.get_by_role("listitem").filter(has_text=TEXTS[0]).last).to_be_visible()
