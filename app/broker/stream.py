@@ -10,7 +10,7 @@ from app.broker.gate import PausableLink
 from app.broker.keeper import SessionKeeper
 from app.core.broker.broker import Broker
 from app.core.broker.codes import PacketError, PacketType, protocol_error
-from app.core.broker.connection import BrokerConnection
+from app.core.broker.connection import BrokerConnection, ClientLink
 from app.core.broker.decoder import decode
 from app.core.broker.rights import ClientCertificate
 from app.core.broker.wire import Framing
@@ -29,10 +29,12 @@ class ClientStream(PausableLink):
         self._broker: Final = broker
         self._keeper: Final = keeper
         self._framing: Final = Framing(broker.bounds.connect_bytes)
+        self._link: ClientLink = self
+        """The link that the connection knows, which may have a gate."""
         self._connection: BrokerConnection | None = None
         self._resuming: asyncio.TimerHandle | None = None
         self._early = bytearray()
-        """The bytes that came while CONNECT waits."""
+        """The bytes that came while what was said before is not done."""
 
     @property
     def saturated(self) -> bool:
@@ -41,15 +43,15 @@ class ClientStream(PausableLink):
 
     @property
     def unread(self) -> bool:
-        """See ClientLink. It is asked of clients whose CONNECT was accepted, and without a gate these are read."""
-        return False
+        """See ClientLink."""
+        return self._resuming is not None
 
     def begin(self, peer: str = "", certificate: ClientCertificate | None = None) -> None:
         """Let the broker know of it, of the peer if its peers are limited there, and of what the client has shown."""
         if self._keeper is None:
             self._connection = self._broker.open(self, peer, certificate)
             return
-        link = self._keeper.link(self)
+        self._link = link = self._keeper.link(self)
         self._connection = self._broker.open(link, peer, certificate)
         link.drained = self._connection.drained
 
@@ -83,19 +85,28 @@ class ClientStream(PausableLink):
                     raise protocol_error("CONNECT is the first packet, and no other one")  # [MQTT-3.1.0-1, -2]
                 connection.receive(decode(first_byte, body, connection.version))
                 self._framing.largest = connection.largest
-                if (wait := connection.wait) is not None:
-                    self._resuming = asyncio.get_running_loop().call_later(wait, self._resume, connection)
-                    return  # what follows CONNECT is read when that is accepted
+                if self._waits(connection):
+                    return  # what follows is read when that is done
             connection.read(self._framing.held, anew=anew)
         except PacketError as error:
             connection.refuse(error)
 
+    def _waits(self, connection: BrokerConnection) -> bool:
+        """True if the connection takes nothing for now; it is resumed when it does."""
+        wait = connection.wait
+        if wait is not None:
+            self._resuming = asyncio.get_running_loop().call_later(wait, self._resume, connection)
+        return wait is not None
+
     def _resume(self, connection: BrokerConnection) -> None:
         self._resuming = None
         connection.resume()
+        if self._waits(connection):
+            return
         self._framing.largest = connection.largest
         early, self._early = bytes(self._early), bytearray()
-        self.resume_reading()
+        if not self._link.unread:
+            self.resume_reading()
         self._read(connection, early)  # which may pause it again
 
     def drained(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
 
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketError, Property, ReasonCode
 from app.core.broker.connection import BrokerConnection, ClientLink
+from app.core.broker.giving import MESSAGE_STEPS
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connect, FilterOptions, WillMessage
@@ -200,21 +201,29 @@ class Broker:
             self._hand_over(message, one)
         return bool(receivers)
 
-    def give_retained(self, session: ClientSession, options: FilterOptions, identifiers: tuple[int, ...]) -> None:
+    def give_retained(
+        self, session: ClientSession, options: FilterOptions, identifiers: tuple[int, ...]
+    ) -> Iterator[int]:
         """Give a session the retained messages of a subscription, as long as more may wait for it.
 
-        So a SUBSCRIBE of a few bytes that asks for all of them again and again does not take the loop for itself.
+        Yields after each part of the work the steps that it took; time may pass then.
         """
+        yield 1
         if session.full:
             self.counters["broker.dropped.queue_full"] += 1
             return
-        for one in self.retained.matching(options.topic_filter, self.now()):
+        looked = self.retained.looked
+        found = self.retained.matching(options.topic_filter, self.now())
+        yield self.retained.looked - looked
+        for one in found:
             if options.no_local and one.publisher == session.client_id:
                 continue  # [MQTT-3.8.3-3]
             if session.full:
                 self.counters["broker.dropped.queue_full"] += 1
                 return
-            session.deliver(Outgoing(one, min(one.qos, options.qos), True, identifiers, kept=True))
+            if self.retained.get(one.topic) is one:  # else the session was given the one in its place
+                session.deliver(Outgoing(one, min(one.qos, options.qos), True, identifiers, kept=True))
+            yield MESSAGE_STEPS
 
     def publish_will(self, session: ClientSession) -> None:
         """Publish the will of a session, and forget it."""

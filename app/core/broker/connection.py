@@ -18,6 +18,7 @@ from app.core.broker.codes import (
 )
 from app.core.broker.encoder import encode
 from app.core.broker.filters import SHARED
+from app.core.broker.giving import RetainedGiving
 from app.core.broker.grants import PendingConnect, grant
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
@@ -74,6 +75,7 @@ class BrokerConnection:
         self._largest = 0
         self._aliases = TakenAliases(broker.bounds)
         self._given = GivenAliases()
+        self._giving = RetainedGiving(broker)
         self._may_last = False
         self._closed = False
 
@@ -101,7 +103,9 @@ class BrokerConnection:
     @property
     def wait(self) -> float | None:
         """Seconds after which the owner of the socket calls `resume`, and until which it hands over nothing."""
-        return None if self._pending is None else self._pending.wait
+        if self._closed:
+            return None
+        return self._giving.wait if self._pending is None else self._pending.wait
 
     def receive(self, packet: Packet) -> None:
         """Do what a packet asks for. Faults end the connection."""
@@ -114,9 +118,12 @@ class BrokerConnection:
             self.refuse(error)
 
     def resume(self) -> None:
-        """Accept the CONNECT that has waited."""
+        """Accept the CONNECT that has waited, or go on with what the client has asked for."""
         pending, self._pending = self._pending, None
-        if self._closed or pending is None:
+        if self._closed:
+            return
+        if pending is None:
+            self._giving.go_on()
             return
         try:
             self._begin(pending)
@@ -342,9 +349,7 @@ class BrokerConnection:
             if reason < ReasonCode.UNSPECIFIED_ERROR and wanted and not options.topic_filter.startswith(SHARED):
                 retained.append(options)
         self._answer(packets.Suback(packet.packet_id, tuple(reasons)))
-        identifiers = (identifier,) if identifier else ()
-        for options in retained:
-            self._broker.give_retained(session, options, identifiers)
+        self._giving.ask(session, retained, (identifier,) if identifier else ())
 
     def _subscribed(self, subscribed: Subscribed, session: ClientSession) -> tuple[ReasonCode, bool]:
         bounds, options = self._broker.bounds, subscribed.options

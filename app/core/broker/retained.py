@@ -27,6 +27,8 @@ class RetainedMessages:
     """In a tree of levels, so that a filter without wildcards costs next to nothing."""
 
     def __init__(self, bounds: BrokerBounds, journal: BrokerJournal | None = None) -> None:
+        self.looked = 0
+        """The levels that were looked at for filters, ever: what a filter costs, though it brings nothing."""
         self._bounds = bounds
         self._journal = journal or BrokerJournal()
         self._root = _Level()
@@ -100,11 +102,11 @@ class RetainedMessages:
 
     def all(self) -> list[Message]:
         """All messages, also those of topics that begin with `$`, and those that have expired."""
-        return list(_below(self._root, ["#"]))
+        return list(self._below(self._root, ["#"]))
 
     def matching(self, topic_filter: str, now: float) -> list[Message]:
         """Yield those that a subscriber of the filter, which is not shared, gets; remove expired ones on the way."""
-        found = list(_below(self._root, topic_filter.split("/"), first=True))
+        found = list(self._below(self._root, topic_filter.split("/"), first=True))
         for one in found:
             if one.expired(now):
                 self.remove(one.topic)
@@ -125,18 +127,18 @@ class RetainedMessages:
             self._count -= 1
             self._bytes -= message.size
 
-
-def _below(level: _Level, wanted: list[str], *, first: bool = False) -> Iterator[Message]:
-    """A wildcard in the first level does not stand for one that begins with `$` [MQTT-4.7.2-1]."""
-    if (not wanted or wanted[0] == "#") and level.message is not None:
-        yield level.message  # `#` stands for the level above it as well
-    if not wanted:
-        return
-    name, rest = wanted[0], wanted[1:]
-    if name not in ("+", "#"):
-        if name in level.below:
-            yield from _below(level.below[name], rest)
-        return
-    for one, below in level.below.items():
-        if not (first and one.startswith("$")):
-            yield from _below(below, wanted if name == "#" else rest)
+    def _below(self, level: _Level, wanted: list[str], *, first: bool = False) -> Iterator[Message]:
+        """A wildcard in the first level does not stand for one that begins with `$` [MQTT-4.7.2-1]."""
+        self.looked += 1
+        if (not wanted or wanted[0] == "#") and level.message is not None:
+            yield level.message  # `#` stands for the level above it as well
+        if not wanted:
+            return
+        name, rest = wanted[0], wanted[1:]
+        if name not in ("+", "#"):
+            if name in level.below:
+                yield from self._below(level.below[name], rest)
+            return
+        for one, below in level.below.items():
+            if not (first and one.startswith("$")):
+                yield from self._below(below, wanted if name == "#" else rest)

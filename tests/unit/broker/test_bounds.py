@@ -7,12 +7,24 @@ import asyncio
 import pytest
 
 from app.broker.stream import MessageStream
+from app.core.broker import giving
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.codes import ProtocolVersion, ReasonCode
 from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
-from app.core.broker.packets import Connack, Connect, Disconnect, Packet, Pingreq, Publish
+from app.core.broker.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    FilterOptions,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+)
 from app.core.broker.wire import Framing
 from tests.broker import running_broker
 from tests.unit.core.broker.peers import V3, V5, BrokerBench
@@ -78,6 +90,44 @@ async def test_whoever_never_reads_its_acknowledgements_is_closed(monkeypatch: p
     assert await stream.outgoing() == b"", "what was not read is gone"
     stream.lost()
     assert not bench.broker.connections
+
+
+async def subscribed(bench: BrokerBench, *more: Packet) -> MessageStream:
+    """A stream whose client asks for the retained messages of ten topics, one of which is given at once."""
+    publisher = bench.connected("publisher")
+    for number in range(10):
+        publisher.publish(f"t/{number}", b"%d" % number, retain=True)
+    stream = stream_of(bench.broker)
+    stream.feed(encode(Connect(V5, "c", keep_alive=1), V5))
+    await said(stream)
+    subscribe = Subscribe(1, (FilterOptions("#", 0),))
+    stream.feed(b"".join(encode(one, V5) for one in (subscribe, *more)))
+    return stream
+
+
+async def test_what_comes_behind_a_subscribe_is_read_when_its_messages_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(giving, "AT_ONCE", 1)
+    monkeypatch.setattr(giving, "A_SECOND", 1_000_000)
+    stream = await subscribed(BrokerBench(connect_bytes=1_000), Pingreq())
+    stream.feed(encode(Publish("t/x", b"x" * 2_000, 0), V5) + encode(Disconnect(), V5))  # which stops its reading
+    heard: list[Packet] = []
+    async with asyncio.timeout(PATIENCE):
+        while data := await stream.outgoing():
+            heard += [decode(first, body, V5) for first, body in Framing().feed(data)]
+    assert [type(one) for one in heard] == [Suback, *[Publish] * 10, Pingresp, Publish]
+    assert await stream.readable() is None
+
+
+async def test_whoever_waits_for_retained_messages_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(giving, "AT_ONCE", 1)
+    monkeypatch.setattr(giving, "A_SECOND", 0.001)
+    bench = BrokerBench()
+    stream = await subscribed(bench, Pingreq())
+    bench.pass_seconds(60)
+    assert bench.counters["broker.refused.keep_alive_timeout"] == 0
+    stream.lost()
 
 
 async def test_halves_of_packets_are_bounded_together() -> None:

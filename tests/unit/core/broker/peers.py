@@ -83,7 +83,7 @@ class Peer:
         """Return what the client is answered."""
         for first, body in Framing().feed(encode(packet, self.version)):
             self.connection.receive(decode(first, body, self.connection.version))
-        if not self._bench.patient:
+        while not self._bench.patient and self.connection.wait is not None:
             self.connection.resume()
         self._bench.settle()
         return self.hear()
