@@ -19,6 +19,7 @@ from app import __version__
 from app.api import problems
 from app.api.dependencies import NodePorts
 from app.api.http import BytesResponse, headers_of
+from app.api.media_types import accepts
 from app.api.problems import problem
 from app.api.routers import PublicRouter
 from app.api.v1 import node_models as models
@@ -64,7 +65,8 @@ router = PublicRouter()
 @router.get("/", tags=["index"], summary="List the entry points of the API", response_model=models.Index)
 async def read_index(request: Request, ports: NodePorts) -> Reply:
     """A browser, whose `Accept` names `text/html` first, is sent on to the console."""
-    if headers_of(request.scope).get(b"accept", b"").lstrip().startswith(b"text/html"):
+    first = headers_of(request.scope).get(b"accept", b"").partition(b",")[0]
+    if accepts(first, b"text/html"):
         return Reply(status_code=303, headers={"location": "console/", "vary": "accept"})
     root = request.scope.get("root_path", "")
     planes = {"devices": ports.directory, "webhooks": ports.webhooks, "events": ports.events}

@@ -27,12 +27,18 @@ NO_STORE: Final = (b"cache-control", b"no-store")
 
 
 _SLOW: Final = "slow body"
+_AS_IT_IS: Final = (b"", b"identity")
+"""The codings of a body that is sent as it is."""
 _DIGITS: Final = 20
 """A length of so many digits is over any limit; Python refuses to read thousands of them, zeros included."""
 
 
 class SlowBodyError(Exception):
     """The body of a request did not arrive in time; the sentence says so to its sender."""
+
+
+class EncodedBodyError(Exception):
+    """The body of a request is compressed, or coded in another way; the sentence says so to its sender."""
 
 
 class BytesResponse(Response):
@@ -73,9 +79,16 @@ async def read_body(
 ) -> bytes:
     """The whole body of a request, of so many bytes at most.
 
-    PayloadTooLargeError as soon as it is known to be over the limit, without reading on; SlowBodyError when it does not
-    arrive within these `seconds`; ClientDisconnect when the caller hangs up.
+    PayloadTooLargeError as soon as it is known to be over the limit, without reading on; EncodedBodyError when nobody
+    here can decode it; SlowBodyError when it does not arrive within these `seconds`; ClientDisconnect when the caller
+    hangs up.
     """
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in _AS_IT_IS:
+        raise EncodedBodyError(
+            f"Content-Encoding: {ascii(encoding[:64].decode('latin-1'))[1:-1]} is not decoded here; "
+            "send the body as it is, without this header"
+        )
     declared = headers.get(b"content-length", b"0")
     if not declared.isdigit() or int(declared.lstrip(b"0")[:_DIGITS] or b"0") > most:
         raise _too_large(most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,13 +12,18 @@ from app.api.problems import problem
 
 _ALLOWED: Final = "application/json, application/*+json"
 _ACCEPT: Final = [(b"accept", _ALLOWED.encode())]
+_NEVER: Final = re.compile(rb"q=0(\.0{0,3})?")
+"""The weight of a media type that is not accepted (RFC 9110, 12.4.2)."""
 
 
 def accepts(accept: bytes | None, media_type: bytes) -> bool:
-    """True if an `Accept` header names this media type."""
-    return accept is not None and any(
-        part.partition(b";")[0].strip().lower() == media_type for part in accept.split(b",")
-    )
+    """True if an `Accept` header names this media type, and not as one that is not accepted."""
+    return accept is not None and any(_names(part, media_type) for part in accept.split(b","))
+
+
+def _names(part: bytes, media_type: bytes) -> bool:
+    name, *parameters = (one.strip().lower() for one in part.split(b";"))
+    return name == media_type and not any(map(_NEVER.fullmatch, parameters))
 
 
 def media_type_refusal(headers: Mapping[bytes, bytes]) -> BytesResponse | None:

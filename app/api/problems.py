@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
-from app.api.http import PROBLEM_JSON, BytesResponse, SlowBodyError
+from app.api.http import PROBLEM_JSON, BytesResponse, EncodedBodyError, SlowBodyError
 from app.api.representation import command_json
 from app.commands.send.unsent import DEVICE_OFFLINE, NO_SUBSCRIBER
 from app.core import errors
@@ -295,6 +295,8 @@ def answer_to(error: Exception, counters: Counters, root: str = "") -> Response:
             return of_error(error, root)
         case SlowBodyError():
             return problem(SLOW_BODY, str(error))
+        case EncodedBodyError():
+            return problem(NOT_JSON, str(error), [(b"accept-encoding", b"identity")])
         case ClientDisconnect():
             return Response(status_code=CLIENT_GONE)
         case _:
@@ -303,7 +305,7 @@ def answer_to(error: Exception, counters: Counters, root: str = "") -> Response:
 
 def is_mistake(error: Exception) -> bool:
     """True if the error is of a kind that nobody has thought of: it belongs in the log."""
-    return not isinstance(error, errors.HomingError | SlowBodyError | ClientDisconnect)
+    return not isinstance(error, errors.HomingError | SlowBodyError | EncodedBodyError | ClientDisconnect)
 
 
 def install(application: FastAPI, counters: Counters) -> None:
@@ -315,7 +317,7 @@ def install(application: FastAPI, counters: Counters) -> None:
     async def http_exception(request: Request, error: Exception) -> Response:
         return _of_framework(request, error, application.routes)
 
-    for kind in (errors.HomingError, SlowBodyError, ClientDisconnect, Exception):
+    for kind in (errors.HomingError, SlowBodyError, EncodedBodyError, ClientDisconnect, Exception):
         application.add_exception_handler(kind, answer)
     application.add_exception_handler(HTTPException, http_exception)
     application.add_exception_handler(RequestValidationError, _validation_error)

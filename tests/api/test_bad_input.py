@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -209,6 +210,22 @@ async def test_no_content_type_is_taken_unless_it_comes_from_a_browser(rig: Rig)
     response = await rig.http.post(COMMANDS, content=GOOD, headers={"Origin": "https://evil.example"})
     problem(response, 415, "unsupported-media-type")
     assert len(rig.device.received) == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, deflate", "identity, gzip", "GZIP"])
+@pytest.mark.parametrize(("method", "path"), [("POST", COMMANDS), ("PUT", "/v1/queues/a"), ("POST", "/v1/events")])
+async def test_a_body_that_is_coded_is_refused_with_a_sentence(rig: Rig, method: str, path: str, encoding: str) -> None:
+    coded = {**JSON, "Content-Encoding": encoding}
+    response = await rig.http.request(method, path, content=gzip.compress(GOOD), headers=coded)
+    told = problem(response, 415, "unsupported-media-type")
+    assert told["detail"].startswith(f"Content-Encoding: {encoding} is not decoded here"), told
+    assert response.headers["accept-encoding"] == "identity"
+    assert untouched(rig)
+
+
+async def test_a_body_that_says_that_it_is_not_coded_is_taken(rig: Rig) -> None:
+    response = await rig.http.post(COMMANDS, content=GOOD, headers={**JSON, "Content-Encoding": "identity"})
+    assert response.status_code == 200
 
 
 def sized(size: int) -> bytes:
