@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,8 @@ from app.core.broker.broker import Broker
 
 MOST_HANDSHAKES: Final = 512
 """Handshakes that are under way; who comes next waits in the backlog of the system."""
+MOST_OF_PEER: Final = 128
+"""Of these, handshakes with one address: one that stalls them all would keep everybody else from the door."""
 AGAIN_SECONDS: Final = 1.0
 
 
@@ -29,13 +32,16 @@ class TlsDoorway:
         listener: socket.socket,
         certificate: ServerCertificate,
         serve: Callable[[], asyncio.Protocol],
+        name_peer: Callable[[str], str],
     ) -> None:
         self._broker = broker
         self._listener = listener
         self._certificate = certificate
         self._serve = serve
+        self._name_peer = name_peer
         self._room = asyncio.Semaphore(MOST_HANDSHAKES)
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], str] = {}
+        self._by_peer: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Accept until cancelled, which ends the handshakes, too."""
@@ -43,36 +49,43 @@ class TlsDoorway:
         try:
             while True:
                 await self._room.acquire()
-                self._begin(await self._accepted())
+                self._begin(*await self._accepted())
         finally:
             for one in self._handshakes:
                 one.cancel()
 
-    async def _accepted(self) -> socket.socket:
+    async def _accepted(self) -> tuple[socket.socket, str]:
+        """Return the connection, and the peer that it counts for."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                return (await loop.sock_accept(self._listener))[0]
+                connection, address = await loop.sock_accept(self._listener)
+                return connection, self._name_peer(address[0])
             except ConnectionError:  # it has gone meanwhile
                 continue
             except OSError as error:  # no file is left for it
                 structlog.get_logger().error("broker_cannot_accept", reason=str(error))
             await asyncio.sleep(AGAIN_SECONDS)
 
-    def _begin(self, connection: socket.socket) -> None:
+    def _begin(self, connection: socket.socket, peer: str) -> None:
         broker = self._broker
-        if broker.taken >= broker.bounds.connections:
-            broker.counters["broker.refused.server_busy"] += 1
+        is_busy = broker.taken >= broker.bounds.connections
+        if is_busy or (peer and self._by_peer[peer] >= MOST_OF_PEER):
+            broker.counters[f"broker.refused.{'server_busy' if is_busy else 'too_many_of_peer'}"] += 1
             connection.close()
             self._room.release()
             return
         broker.arriving += 1
+        self._by_peer[peer] += 1
         task = asyncio.create_task(self._shake_hands(connection), name="broker handshake")
-        self._handshakes.add(task)
+        self._handshakes[task] = peer
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._handshakes.discard(task)
+        peer = self._handshakes.pop(task)
+        self._by_peer[peer] -= 1
+        if not self._by_peer[peer]:
+            del self._by_peer[peer]
         self._broker.arriving -= 1
         self._room.release()
 

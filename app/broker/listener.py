@@ -113,7 +113,7 @@ class BrokerListener:
         if one.certificate is None:
             self._servers.append(await loop.create_server(self._client, sock=one.listener, backlog=BACKLOG))
         else:
-            doorway = TlsDoorway(self._broker, one.listener, one.certificate, self._client)
+            doorway = TlsDoorway(self._broker, one.listener, one.certificate, self._client, self._name_peer)
             self._accepting.append(loop.create_task(doorway.run(), name="broker doorway"))
         host, port = one.listener.getsockname()[:2]
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -13,20 +14,25 @@ from typing import Self, TypeVar
 
 import paho.mqtt.client as paho
 import pytest
+import uvloop
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
+from app.broker import handshake
 from app.broker.certificate import ServerCertificate
 from app.core.broker.bounds import BrokerBounds
-from app.core.broker.codes import ProtocolVersion, ReasonCode
+from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
+from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
-from app.core.broker.packets import Connect
+from app.core.broker.packets import Connect, Disconnect, Packet, Publish, PublishAck
+from app.core.broker.wire import Framing
 from app.runtime.system import SystemClock
 from tests.broker import RunningBroker, running_broker
 from tests.certificates import CertificateFiles, make_certificate
 from tests.unit.broker.conftest import Run
 from tests.waiting import PATIENCE, eventually
 
-CONNECT = encode(Connect(ProtocolVersion.V5, "raw"), ProtocolVersion.V5)
+V5 = ProtocolVersion.V5
+CONNECT = encode(Connect(V5, "raw"), V5)
 T = TypeVar("T")
 
 
@@ -186,6 +192,65 @@ def test_handshakes_count_among_the_connections(run: Run, files: CertificateFile
                 assert (await served.reader.readexactly(4))[3] == ReasonCode.SUCCESS
 
     run(story())
+
+
+def test_whoever_stalls_their_handshakes_keeps_nobody_else_out(
+    run: Run, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "MOST_OF_PEER", 2)
+    names = iter(["stalls", "stalls", "stalls", "other"])
+
+    async def story() -> None:
+        certificate = ServerCertificate(files.certificate, files.key, SystemClock())
+        bounds = BrokerBounds(connect_seconds=10 * PATIENCE)
+        async with (
+            running_broker(bounds, certificate=certificate, name_peer=lambda _: next(names, "other")) as running,
+            Peer(running.tls_port),
+            Peer(running.tls_port),
+        ):
+            await eventually(lambda: running.broker.arriving == 2)
+            async with Peer(running.tls_port) as third:
+                assert await third.rest() == b""
+            assert running.counters["broker.refused.too_many_of_peer"] == 1
+            async with Peer(running.tls_port, trusting(files)) as served:
+                served.writer.write(CONNECT)
+                assert (await served.reader.readexactly(4))[3] == ReasonCode.SUCCESS
+
+    run(story())
+
+
+def sends_on(port: int, context: ssl.SSLContext, ended: threading.Event) -> list[Packet]:
+    """Send one message of QoS 2 too many, and go on with answers to what was read; return all that was said."""
+    messages = b"".join(encode(Publish("t", b"", 2, packet_id=one), V5) for one in range(1, 1026))
+    with (
+        socket.create_connection(("localhost", port), PATIENCE) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as client,
+    ):
+        client.sendall(CONNECT + messages)
+        assert ended.wait(PATIENCE)
+        for packet_id in range(1, 1025):
+            client.sendall(encode(PublishAck(PacketType.PUBREL, packet_id), V5))
+        said = b""
+        while data := client.recv(65_536):
+            said += data
+    return [decode(first, body, V5) for first, body in Framing().feed(said)]
+
+
+def test_who_still_sends_gets_to_read_why_its_connection_has_ended(files: CertificateFiles) -> None:
+    """The loop of a node reads on after the end of TLS; asyncio's own ends the connection at what comes then."""
+
+    async def story() -> None:
+        async with broker_of(files) as running:
+            ended = threading.Event()
+            sending = asyncio.create_task(asyncio.to_thread(sends_on, running.tls_port, trusting(files), ended))
+            await eventually(lambda: running.counters["broker.refused.receive_maximum_exceeded"])
+            ended.set()
+            said = await sending
+            assert isinstance(said[-1], Disconnect)
+            assert said[-1].reason is ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())
 
 
 def test_an_end_right_after_the_handshake_leaves_nothing(run: Run, files: CertificateFiles) -> None:
