@@ -14,11 +14,15 @@ from app.cli.serve import serve_node
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from app.settings import Settings
     from app.store.data_folder import DataFolder
 
 FOLDER: Final = Path("homing-data")
 WAIT_SECONDS: Final = 0.2
+TOLD_SECONDS: Final = 60.0
+"""How often a start that waits says so."""
 
 _Data = Annotated[
     Path,
@@ -79,6 +83,7 @@ def up(
 
     load_structlog()
     from app.runtime.sockets import listen
+    from app.runtime.system import SystemClock
     from app.runtime.telemetry import configure_logging
     from app.server.sockets import listen_for_operations, refuse_strangers, url_of
     from app.settings.one_folder import settings_of_folder
@@ -89,7 +94,7 @@ def up(
         overrides["broker"] = broker
     path = data.absolute()
     settings_of_folder(path, authenticate=not open_, **overrides)  # what is wrong with them is said before all else
-    folder = DataFolder(path, _PatientStart().wait)
+    folder = DataFolder(path, PatientStart(SystemClock().monotonic, time.sleep).wait)
     try:
         is_first = _keep_secrets(folder, authenticate=not open_)
         settings = settings_of_folder(path, authenticate=not open_, **overrides)
@@ -105,17 +110,26 @@ def up(
         folder.release()
 
 
-class _PatientStart:
-    """Waits for a backup of the folder, and says so once: an exit would be for good, as systemd knows no better."""
+class PatientStart:
+    """Waits for a backup of the folder, and says so every minute: an exit would be for good, as systemd has it.
 
-    _is_told = False
+    There is no bound, as a backup takes its time, but whoever looks is told whom to end if that one does nothing more.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._since = self._next = monotonic()
 
     def wait(self, sentence: str) -> None:
         """Return after a moment."""
-        if not self._is_told:
-            tell(err, f"{sentence}: this start waits until the copy is there")
-            self._is_told = True
-        time.sleep(WAIT_SECONDS)
+        now = self._monotonic()
+        if now >= self._next:
+            self._next = now + TOLD_SECONDS
+            waited = round((now - self._since) / 60)
+            so_far = f", for {waited} min so far; ending that process ends the backup, and lets this one start"
+            tell(err, f"{sentence}: this start waits until the copy is there{so_far if waited else ''}")
+        self._sleep(WAIT_SECONDS)
 
 
 def _broker(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.up import next_steps
+from app.cli.up import PatientStart, next_steps
 from app.settings.one_folder import settings_of_folder
 from tests.unit.cli.conftest import Homing
 
@@ -82,3 +82,21 @@ def test_the_next_steps_name_the_key_if_there_is_one(tmp_path: Path) -> None:
     (folder / "secrets" / "admin.key").write_text("x")
     lines = next_steps(settings_of_folder(folder, authenticate=True, _env_file=None), url, folder)
     assert f"Shell     export HOMING_URL={url} HOMING_KEY=$(cat '{folder}/secrets/admin.key')" in lines
+
+
+def test_a_start_that_waits_for_a_backup_says_so_every_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    passed = [0.0]
+
+    def sleep(seconds: float) -> None:
+        passed[0] += seconds
+
+    start = PatientStart(lambda: passed[0], sleep)
+    while passed[0] < 130:
+        start.wait("data is being copied by process 7")
+    waits = "data is being copied by process 7: this start waits until the copy is there"
+    ending = "so far; ending that process ends the backup, and lets this one start"
+    assert capsys.readouterr().err.splitlines() == [
+        waits,
+        f"{waits}, for 1 min {ending}",
+        f"{waits}, for 2 min {ending}",
+    ]
