@@ -75,6 +75,8 @@ class _TakerDesk:
 
     def __init__(self) -> None:
         self.askers: list[_WaitingConsumer] = []
+        self.takes = 0
+        """Those who were not answered yet; while the store is asked for somebody, he is not among the `askers`."""
         self.woken = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.first = 0
@@ -157,7 +159,7 @@ class QueueTaker:
     @property
     def waiting(self) -> int:
         """Return how many wait here."""
-        return sum(len(one.askers) for one in self._desks.values())
+        return sum(one.takes for one in self._desks.values())
 
     def dismiss(self) -> None:
         """Let nobody wait any more; whoever comes gets what is there, or nothing."""
@@ -185,7 +187,7 @@ class QueueTaker:
         desk = self._desks.setdefault(queue.id, _TakerDesk())
         if not seconds:
             desk.dry.clear()  # who does not wait is told what the store says, and not what is remembered here
-        if len(desk.askers) >= MOST_WAITING:
+        if desk.takes >= MOST_WAITING:
             raise CapacityError(f"{MOST_WAITING} consumers wait for queue {queue.name!a} on this node already")
         asker = _WaitingConsumer(most, consumer, asyncio.get_running_loop().create_future())
         desk.askers.append(asker)
@@ -193,6 +195,7 @@ class QueueTaker:
         if not desk.busy:
             desk.task = asyncio.create_task(self._serve(queue.id, desk), name=f"taker of {queue.name}")
         timer = asyncio.get_running_loop().call_later(0 if self._dismissed else seconds, self._send_away, desk, asker)
+        desk.takes += 1
         try:
             return await self._messages(queue, await asker.answer, most_bytes)
         except BaseException:
@@ -201,6 +204,7 @@ class QueueTaker:
             raise
         finally:
             timer.cancel()
+            desk.takes -= 1
             if asker in desk.askers:
                 desk.askers.remove(asker)
 

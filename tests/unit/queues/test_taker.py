@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import QueueNotFoundError, StoreUnavailableError
+from app.core.errors import CapacityError, QueueNotFoundError, StoreUnavailableError
 from app.core.events.event import Entry, Position, Shard
 from app.core.events.reading import Picked
 from app.core.queues.hints import ANY_QUEUE, QueueHint, hint_text, hints_of, read_hints
@@ -207,6 +207,26 @@ async def test_a_hint_that_comes_while_its_source_is_asked_is_not_lost() -> None
         stage.watched.open.set()
         assert len(await taking) == 1
         assert stage.watched.asked == [stage.source] * 2
+
+
+async def test_consumers_that_wait_are_bounded_though_the_store_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those for whom it is asked at this moment count as well: there would be as many more with each look."""
+    monkeypatch.setattr(taker, "MOST_WAITING", 2)
+    stage = TakerStage()
+    async with stage.waiting():
+        stage.watched.asked.clear()
+        stage.watched.open.clear()
+        stage.taker.wake(ANY_QUEUE)
+        await eventually(lambda: len(stage.watched.asked) == 1)
+        second = asyncio.create_task(stage.taker.take(stage.queue, 10, "w2", 600, 1_000_000))
+        await turns()
+        assert stage.taker.waiting == 2
+        with pytest.raises(CapacityError):
+            await asyncio.wait_for(stage.taker.take(stage.queue, 10, "w3", 600, 1_000_000), PATIENCE)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert stage.taker.waiting == 1
+        stage.watched.open.set()
 
 
 async def test_a_queue_for_one_consumer_stays_with_it_when_it_gets_a_route_of_another_database() -> None:
