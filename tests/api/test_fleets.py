@@ -183,7 +183,7 @@ async def test_a_run_is_on_record_for_longer_than_its_commands_may_wait(keeping:
     assert kept.expires_at - kept.record.created_at >= micros(timedelta(days=30, hours=1, minutes=1) + KEPT) - 1_000_000
 
 
-async def test_an_abort_cancels_what_is_open_where_it_is_asked_to(keeping: Rig) -> None:
+async def test_c121_an_abort_cancels_what_is_open_where_it_is_asked_to(keeping: Rig) -> None:
     await tell(keeping, docks(3))
     run = await begin(keeping, docks(3), "silent", in_flight=2)
     await counted(keeping, run, handed=2, waiting=1)
@@ -191,7 +191,7 @@ async def test_an_abort_cancels_what_is_open_where_it_is_asked_to(keeping: Rig) 
     assert (await becomes(keeping, run, "aborted"))["counts"] == {"cancelled": 2, "skipped": 1}
 
 
-async def test_a_pause_counts_at_once_and_until_it_is_over_nothing_begins(keeping: Rig) -> None:
+async def test_c121_a_pause_counts_at_once_and_until_it_is_over_nothing_begins(keeping: Rig) -> None:
     await tell(keeping, docks(6))
     run = await begin(keeping, docks(6), "silent", in_flight=2)
     await counted(keeping, run, handed=2, waiting=4)

@@ -13,12 +13,14 @@ from typing import Final
 
 from homing_rig.chaos.report import INVARIANTS
 from homing_rig.chaos.scenarios import SCENARIOS
+from homing_rig.figures.__main__ import MEASUREMENTS
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = ROOT / "tests"
 PAGE: Final = (ROOT / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 
-EXPLAINED: Final = set(re.findall(r"^- \*\*([EFRSHI]\d+)\*\* ", PAGE, re.MULTILINE))
+EXPLAINED: Final = set(re.findall(r"^- \*\*([EFRSHI]\d+|[A-Z]+)\*\* ", PAGE, re.MULTILINE))
+HELD: Final = (ROOT / "docs" / "held-figures.md").read_text(encoding="utf-8")
 NAMED: Final = sorted(set(re.findall(r"`(\w+/[\w/]+\.py)(?:::([\w…]+))?`", PAGE)))
 
 
@@ -38,6 +40,15 @@ def test_every_number_in_the_name_of_a_test_is_explained() -> None:
     }
     assert "F20" in carried
     assert carried <= EXPLAINED
+
+
+def test_every_figure_of_held_commands_has_its_tests_scenarios_and_measurements() -> None:
+    named = {name for path in TESTS.rglob("test_*.py") for name in names_in(path)}
+    carried = {found[1] for name in named if (found := re.match(r"test_c(\d+)_", name))}
+    assert carried == set(re.findall(r"`test_c(\d+)_…`", HELD))
+    assert carried <= set(re.findall(r"\*\*C(\d+)\*\*", HELD))
+    assert set(re.findall(r"--scenario (\w+)", HELD)) <= {*SCENARIOS}
+    assert set(re.findall(r"homing_rig\.figures ([\w-]+)", HELD)) <= {*MEASUREMENTS}
 
 
 def test_every_failure_mode_says_what_homing_does_and_which_test_shows_it() -> None:

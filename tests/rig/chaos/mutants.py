@@ -23,21 +23,15 @@ from tests.rig.chaos.event_mutants import (
     queue_lock_freed_before_retry,
     queue_loses_what_it_reads,
 )
+from tests.rig.chaos.held_mutants import (
+    children_of_each_driver,
+    everybody_drives,
+    lanes_let_all_go,
+    sends_however_old_the_claim,
+    sends_what_another_has_claimed,
+)
 from tests.rig.planting import change, product_class
-
-
-def sends_what_another_has_claimed() -> None:
-    """A held command is sent as well by a node that did not win it."""
-    claimant = product_class("app.commands.held.claimant.Claimant")
-    claim = claimant.claim
-
-    async def careless(self: Any, command: Any) -> Any:
-        waits = await claim(self, command)
-        if waits is None and command.id not in self._open_commands:
-            self._publisher.publish(command, left=command.hold.timeout, trace=None)
-        return waits
-
-    claimant.claim = careless
+from tests.rig.router.mutants import short_wait_is_enough
 
 
 def puback_before_store() -> None:
@@ -326,6 +320,17 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(waits_when_taken_over, "R28", ("not_begun_again",)),
             Mutant(webhooks_try_once, "R30", ("untold",)),
             Mutant(sends_what_another_has_claimed, "R31", ("held_twice", "held_after_end")),
+            Mutant(short_wait_is_enough, "FORGET", ("held_twice",)),
+            # Frozen for longer than commands have, and not for so long that its session is another's.
+            Mutant(
+                sends_however_old_the_claim,
+                "FREEZE",
+                ("past_deadline",),
+                faults="1 freeze n1 4\n1.5 freeze n2 4\n6 freeze n3 4\n",
+            ),
+            Mutant(lanes_let_all_go, "LANES", ("lane_together", "lane_order")),
+            Mutant(children_of_each_driver, "RUN", ("run_twice",)),
+            Mutant(everybody_drives, "PARTITION", ("mark_back", "run_overrun")),
             # An event waits for so long that the kill meets some which were acknowledged.
             Mutant(
                 events_acknowledged_at_once,

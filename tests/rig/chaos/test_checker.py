@@ -73,6 +73,12 @@ BAD = {
     "a_command_reaches_its_device_after_its_deadline": ("executed_late", (2, 4)),
     "an_unsent_command_is_executed": ("executed_unsent", (4, 5)),
     "a_command_is_executed_though_its_caller_was_refused": ("executed_unsent", (2, 4)),
+    "a_command_that_nobody_claimed_is_executed": ("executed_unclaimed", (4, 5)),
+    # I9
+    "a_lane_is_overtaken": ("lane_order", (6, 9)),
+    "two_commands_of_a_lane_are_with_their_device": ("lane_together", (6, 7)),
+    # I10
+    "a_target_that_has_ended_is_handed_out_again": ("mark_back", (3, 4)),
     # figures above their limits
     "a_caller_hangs": ("limit", (2,)),
     "a_caller_is_answered_too_late": ("limit", (2, 4)),
@@ -168,7 +174,7 @@ def test_every_bad_history_and_every_kind_of_violation_has_a_test() -> None:
 def test_each_invariant_says_for_itself_whether_it_had_evidence() -> None:
     report = judged("good", "an_answered_command_reads_the_same_on_both_nodes")
     assert report.invariants == {
-        name: Verdict.NO_EVIDENCE if name in ("I6", "I8") else Verdict.HOLDS for name in INVARIANTS
+        name: Verdict.NO_EVIDENCE if name in ("I6", "I8", "I9", "I10") else Verdict.HOLDS for name in INVARIANTS
     }
     assert judged("good", "redis_is_as_empty_as_before").invariants["I8"] is Verdict.HOLDS
 
@@ -219,7 +225,7 @@ def test_a_header_may_relax_a_limit_of_every_run() -> None:
     ("header", "sentence"),
     [
         (replace(HEADER, tolerated=("losses",)), "line 1: tolerated: 'losses' is no kind of violation; allowed: comm"),
-        (replace(HEADER, expects=("I9",)), "line 1: expects: 'I9' is no invariant; allowed: I1, I2"),
+        (replace(HEADER, expects=("I99",)), "line 1: expects: 'I99' is no invariant; allowed: I1, I2"),
     ],
 )
 def test_a_header_that_names_what_does_not_exist_is_refused(header: Header, sentence: str) -> None:

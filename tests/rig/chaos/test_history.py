@@ -21,6 +21,7 @@ from homing_rig.chaos.history import (
     HistoryError,
     HistoryWriter,
     Invoke,
+    MarkRead,
     Metric,
     Mode,
     Ok,
@@ -64,6 +65,8 @@ EVENTS: list[Event] = [
     Fault(at=0.5, kind="kill", target="a", phase=FaultPhase.BEGIN),
     FinalRead(at=9.0, node="a", command_id="x1", state="timed_out", late=True, late_nonce="n1", overrun=-0.001),
     FinalRead(at=9.0, node="a", command_id="x2", state="gone"),
+    FinalRead(at=9.0, node="a", command_id="x3", state="cancelled", claims=0),
+    MarkRead(at=9.0, run="r1", target=7, mark="timed_out"),
     Metric(at=9.0, source="a", name="drop.duplicate", value=3.0),
     End(at=10.0),
 ]
@@ -127,6 +130,10 @@ def test_a_history_is_never_written_over(tmp_path: Path) -> None:
         (
             b'{"event":"ok","at":1,"op":1,"latency":1,"state":["pending"]}\n',
             "state of ok is .*; allowed: held, pending",
+        ),
+        (
+            b'{"event":"mark_read","at":1,"run":"r1","target":0,"mark":"done"}\n',
+            "mark of mark_read is 'done'; allowed: waiting, handed, succeeded",
         ),
         (
             b'{"event":"fault","at":1,"kind":"kill","target":"a","phase":"over"}\n',

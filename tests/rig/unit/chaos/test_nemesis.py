@@ -10,7 +10,7 @@ import pytest
 
 from homing_rig.chaos.nemesis import Nemesis
 from homing_rig.chaos.redis_pair import RedisPair
-from homing_rig.chaos.schedule import INTAKE, REDIS, Fault, Kind
+from homing_rig.chaos.schedule import DRIVER, INTAKE, REDIS, Fault, Kind
 from homing_rig.chaos.servers import NodeProcess
 from tests.waiting import PATIENCE, eventually, turns
 
@@ -131,6 +131,19 @@ async def test_a_primary_whose_replica_does_not_follow_yet_is_let_live(stage: St
         pair.whole = True
         await stage.nemesis.run([fail_over])
         await eventually(lambda: pair.fail_overs == 2)
+
+
+async def test_whoever_drives_is_killed_and_not_once_more_as_redis_still_names_him(stage: Stage) -> None:
+    kill = Fault(0.0, Kind.KILL, DRIVER, 0.001)
+    stage.nemesis.run_lease = "the lease of a run"
+    await over(stage, kill)
+    assert stage.kills() == [1, 0]
+    async with asyncio.timeout(PATIENCE):
+        await stage.nemesis.run([kill])
+        await asyncio.sleep(0.05)
+        assert stage.kills() == [1, 0]
+        stage.redis.holder = b"n2 first"
+        await eventually(lambda: stage.kills() == [1, 1])
 
 
 async def over(stage: Stage, *faults: Fault) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from app.core.errors import ConfigurationError
 from homing_rig.chaos.options import ChaosOptions
 from homing_rig.chaos.scenario import Figure
 from homing_rig.chaos.scenarios import SCENARIOS
-from homing_rig.chaos.schedule import Fault, Kind, check, read_schedule
+from homing_rig.chaos.schedule import DRIVER, Fault, Kind, check, read_schedule
 from tests.rig.chaos.mutants import MUTANTS
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -27,7 +28,14 @@ def test_one_seed_gives_one_schedule_that_fits_its_rig(name: str) -> None:
     assert faults == planned(name, 7)
     nodes = [f"n{number + 1}" for number in range(SCENARIOS[name].full.nodes)]
     one = SCENARIOS[name]
-    check(faults, nodes, proxies=one.proxies, steps=one.steps, replica=one.replica)
+    check(faults, nodes, proxies=one.proxies, steps=one.steps, replica=one.replica, drives=one.drives)
+
+
+def test_a_driver_is_a_target_where_there_is_a_run() -> None:
+    cut = [Fault(1.0, Kind.BLACKHOLE, DRIVER, 15.0)]
+    check(cut, ["n1"], proxies=True, drives=True)
+    with pytest.raises(ConfigurationError, match="blackhole of 'driver'; allowed: n1"):
+        check(cut, ["n1"], proxies=True)
 
 
 def test_another_seed_gives_another_schedule() -> None:

@@ -90,6 +90,19 @@ async def test_a_step_ends_no_command_that_waits(
     assert counters["store.clock_steps"] == 1
 
 
+@pytest.mark.parametrize("step", [3600, -3600])
+async def test_c128_a_step_lets_nothing_lapse_that_is_held(
+    server: SteppedRedis, store: RedisStateStore, step: int
+) -> None:
+    held = [registration(f"dock-{number}", held=LONG, retention=3 * HOUR) for number in range(20)]
+    for one in held:
+        assert isinstance(await store.register(one), Registered)
+    server.clock.step(step)
+    for _ in range(3):
+        assert await sweep(store) == []
+    assert {one.command_id for one in await store.held()} == {one.command_id for one in held}
+
+
 @pytest.mark.parametrize("step", [TEN_MINUTES, -TEN_MINUTES])
 async def test_what_a_dead_node_left_before_the_step_ends_when_its_time_has_passed(
     server: SteppedRedis, store: RedisStateStore, step: int

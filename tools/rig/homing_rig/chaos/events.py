@@ -89,7 +89,8 @@ class Invoke:
 
     A COMMAND has `device`, `nonce` (in its params, echoed in the result; all attempts under one key share it), `key`
     where it has an idempotency key, and `mode`; `timeout` is that of the command, and `hold` how long it may be held
-    before that. A READ or CANCEL has `command_id`, and `timeout` is how long its client waits.
+    before that. Those with a `lane` of a device are invoked one after the other, as that lane is to have them. A READ or
+    CANCEL has `command_id`, and `timeout` is how long its client waits.
     """
 
     at: float
@@ -102,6 +103,7 @@ class Invoke:
     device: str | None = None
     nonce: str | None = None
     key: str | None = None
+    lane: str | None = None
     mode: Mode = Mode.SYNC
     command_id: str | None = None
 
@@ -112,7 +114,7 @@ class Completion:
 
     `state` is a CommandState, or "gone" for 404 to a READ. `result_nonce` is the nonce in the result of the command,
     `late_nonce` the one in its late annex, `late` whether it has one. `overrun` is `finished_at` - `deadline`, both
-    from the answer. `reason` says in a word why there is no better answer (`refused`, `reset`, `timeout`, a problem's
+    from the answer. `claims` is how often a command that may be held was claimed. `reason` says in a word why there is no better answer (`refused`, `reset`, `timeout`, a problem's
     slug).
     """
 
@@ -126,6 +128,7 @@ class Completion:
     late: bool = False
     late_nonce: str | None = None
     overrun: float | None = None
+    claims: int | None = None
     replayed: bool = False
     reason: str | None = None
 
@@ -199,6 +202,18 @@ class FinalRead:
     late: bool = False
     late_nonce: str | None = None
     overrun: float | None = None
+    claims: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkRead:
+    """The mark of a target of a fleet run was read in the store, and is another one than at the reading before."""
+
+    at: float
+    run: str
+    target: int
+    mark: str
+    """The word of a TargetMark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +233,21 @@ class End:
     at: float
 
 
-Event = Header | Invoke | Ok | Fail | Unknown | Executed | Answered | AnswerAcked | Fault | FinalRead | Metric | End
+Event = (
+    Header
+    | Invoke
+    | Ok
+    | Fail
+    | Unknown
+    | Executed
+    | Answered
+    | AnswerAcked
+    | Fault
+    | FinalRead
+    | MarkRead
+    | Metric
+    | End
+)
 
 NAMES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {
@@ -232,6 +261,7 @@ NAMES: Final[Mapping[str, type[Event]]] = MappingProxyType(
         "answer_acked": AnswerAcked,
         "fault": Fault,
         "final_read": FinalRead,
+        "mark_read": MarkRead,
         "metric": Metric,
         "end": End,
     }

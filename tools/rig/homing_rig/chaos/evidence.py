@@ -36,6 +36,7 @@ class Wish:
     last_invoked: float
     lasts: float
     """For how long after that it may reach its device: it may be held, and then it has its timeout."""
+    lane: str | None = None
     open_attempts: int = 0
     """Attempts that did not certainly do nothing."""
     answered: bool = False
@@ -74,6 +75,8 @@ class Evidence:
     """Of the last reading that found no record."""
     final_line: int = 0
     """Of the last final read."""
+    claims: int | None = None
+    """How often it was claimed, as the last final read says; None of what could not be held."""
     executed: int = 0
     answers: int = 0
     """Bits: 1 an answer that it succeeded was published, 2 that it failed."""

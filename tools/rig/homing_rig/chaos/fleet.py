@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -65,6 +65,8 @@ class Fleet:
     held: list[tuple[PahoMqttClient, Request]] = field(default_factory=list)
     executions: Counter[str] = field(default_factory=Counter)
     """How often each command id was received."""
+    got: defaultdict[str, list[tuple[float, str]]] = field(default_factory=lambda: defaultdict(list))
+    """When each device got which command id for the first time."""
     clients: list[PahoMqttClient] = field(default_factory=list)
     _timers: set[asyncio.TimerHandle] = field(default_factory=set)
     _counters: dict[str, Counter[str]] = field(default_factory=dict)
@@ -128,6 +130,8 @@ class Fleet:
         breaks = counters["connection_lost"] + counters["connection_failed"]
         redelivered = breaks > self._first_seen.setdefault(request.command_id, breaks)
         self.executions[request.command_id] += 1
+        if not again:
+            self.got[request.device_id].append((self.recorder.now(), request.command_id))
         if request.deadline is not None and self.clock.wall() > request.deadline:
             self.counts["late"] += 1
         self.recorder.write(

@@ -17,6 +17,7 @@ import orjson
 
 from app.core.commands.command import CommandState
 from app.core.errors import HomingError
+from app.core.fleets.marks import MARK_OF_WORD
 from homing_rig.chaos.events import (
     BROKER_DROPPED,
     GONE,
@@ -36,6 +37,7 @@ from homing_rig.chaos.events import (
     FinalRead,
     Header,
     Invoke,
+    MarkRead,
     Metric,
     Mode,
     Ok,
@@ -63,6 +65,7 @@ __all__ = [
     "HistoryError",
     "HistoryWriter",
     "Invoke",
+    "MarkRead",
     "Metric",
     "Mode",
     "Ok",
@@ -235,6 +238,12 @@ def _state(value: Any) -> str:  # noqa: ANN401 - any JSON
     return _STATES[value]  # one object for all lines: a checker keeps many
 
 
+def _mark(value: Any) -> str:  # noqa: ANN401 - any JSON
+    if type(value) is not str or value not in MARK_OF_WORD:
+        raise ValueError
+    return MARK_OF_WORD[value].word
+
+
 def _version(value: Any) -> int:  # noqa: ANN401 - any JSON
     if type(value) is not int or value != VERSION:
         raise ValueError
@@ -242,7 +251,11 @@ def _version(value: Any) -> int:  # noqa: ANN401 - any JSON
 
 
 _BY_NAME: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = MappingProxyType(
-    {"state": (_state, ", ".join([*CommandState, GONE])), "version": (_version, f"{VERSION}")}
+    {
+        "state": (_state, ", ".join([*CommandState, GONE])),
+        "mark": (_mark, ", ".join(MARK_OF_WORD)),
+        "version": (_version, f"{VERSION}"),
+    }
 )
 """Members that allow less than their type says."""
 

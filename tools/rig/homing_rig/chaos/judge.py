@@ -25,12 +25,14 @@ from homing_rig.chaos.history import (
     Header,
     HistoryError,
     Invoke,
+    MarkRead,
     Metric,
     Ok,
     OperationKind,
     Unknown,
 )
 from homing_rig.chaos.judge_command import judge_command, judge_keys
+from homing_rig.chaos.judge_order import LaneJudge, MarkJudge
 from homing_rig.chaos.report import Report
 
 _OK: Final = 200
@@ -56,6 +58,7 @@ class Judge:
         self._unacked: dict[int, int] = {}
         """Sequence of a published answer -> its bit."""
         self._keys_in_redis: dict[str, tuple[float, int]] = {}
+        self._lanes = LaneJudge(self._findings)
         self._takers: dict[type[Event], Callable[[Any, int], None]] = {
             Invoke: self._invoke,
             Ok: self._complete,
@@ -66,6 +69,7 @@ class Judge:
             AnswerAcked: self._answer_acked,
             Fault: self._fault,
             FinalRead: self._final_read,
+            MarkRead: MarkJudge(self._findings).read,
             Metric: self._metric,
             End: self._end,
         }
@@ -92,7 +96,8 @@ class Judge:
         wish = self._wishes.get(event.nonce)
         if wish is None:
             device = None if event.device is None else sys.intern(event.device)
-            wish = self._wishes[event.nonce] = Wish(device, event.key, line, event.at, event.hold + event.timeout)
+            lasts = event.hold + event.timeout
+            wish = self._wishes[event.nonce] = Wish(device, event.key, line, event.at, lasts, event.lane)
         wish.last_invoked, wish.lasts = event.at, event.hold + event.timeout
         wish.open_attempts += 1
 
@@ -144,7 +149,7 @@ class Judge:
 
     def _final_read(self, event: FinalRead, line: int) -> None:
         evidence = self._evidence(event.command_id)
-        evidence.final_line = line
+        evidence.final_line, evidence.claims = line, event.claims
         seen = Seen(event.state, event.result_nonce, line)
         self._see(event.command_id, evidence, seen, (event.at, event.at), told=False)
         self._annex(event.command_id, evidence, event, line)
@@ -238,6 +243,8 @@ class Judge:
         elif evidence.executed:
             said = f"{event.device} received {event.command_id} twice without the DUP flag"
             self._violate("executed_twice", event.command_id, said, evidence.executed, line)
+        elif wish is not None and wish.lane is not None:
+            self._lanes.executed(wish, event, line)
         evidence.executed = evidence.executed or line
         if wish is not None:
             self._executed_wish(wish, event, line)
@@ -267,6 +274,7 @@ class Judge:
         bit = answer_bit(event.state)
         self._unacked[event.sequence] = bit
         if bit:
+            self._lanes.answered(event.command_id)
             evidence = self._evidence(event.command_id)
             evidence.answers |= bit
             evidence.answered = evidence.answered or line
@@ -302,6 +310,7 @@ class Judge:
         for command_id, evidence in self._commands.items():
             judge_command(self._findings, command_id, evidence, self._wishes.get(evidence.nonce or ""))
         judge_keys(self._findings, self._keys_in_redis)
+        self._lanes.judge(self._commands)
         self._figures.count["commands"] = len(self._commands)
         for wish in self._wishes.values():
             self._figures.count["keys"] += wish.key is not None

@@ -57,6 +57,9 @@ def _judge_sending(findings: Findings, command_id: str, evidence: Evidence, wish
     if outcome is not None and outcome.state == CommandState.UNSENT:
         said = f"{command_id} is unsent and was executed"
         findings.violate("executed_unsent", command_id, said, outcome.line, evidence.executed)
+    elif evidence.claims == 0:
+        said = f"{command_id} was executed, and no node has ever claimed it"
+        findings.violate("executed_unclaimed", command_id, said, evidence.executed, evidence.final_line)
     elif wish is not None and not wish.open_attempts:
         said = f"{command_id} was executed, though every attempt of its caller was told that nothing happened"
         findings.violate("executed_unsent", command_id, said, wish.line, evidence.executed)

@@ -64,6 +64,8 @@ class Job:
     """Each of the callers in flight has a device of its own and sends to it one command after the other."""
     hold: float | None = None
     """For how many seconds the commands may wait for their device; None: not at all."""
+    lane: str | None = None
+    """The lane of its device that each command goes through, as the profile has it."""
     share_hung_up: float = 0.0
     """The share of attempts whose callers hang up within HANG_UP seconds and try again."""
 
@@ -204,6 +206,7 @@ class Load:
                 device=call.device,
                 nonce=nonce,
                 key=f"key-{call.number}",
+                lane=job.lane,
                 mode=call.mode,
             )
         )
@@ -305,6 +308,7 @@ def _facts(said: dict[str, Any]) -> dict[str, Any]:
         "late": late is not None,
         "late_nonce": _echo(late.get("result")) if isinstance(late, dict) else None,
         "overrun": _overrun(said),
+        "claims": (said.get("hold") or {}).get("claims"),
     }
 
 

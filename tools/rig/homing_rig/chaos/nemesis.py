@@ -20,7 +20,7 @@ from homing_rig.chaos import broker_log
 from homing_rig.chaos.options import SHARE_GROUP, ChaosError
 from homing_rig.chaos.proxy_process import RemoteProxy
 from homing_rig.chaos.redis_pair import RedisPair
-from homing_rig.chaos.schedule import BROKER, INTAKE, REDIS, SLOW_MS, Fault, Kind
+from homing_rig.chaos.schedule import BROKER, DRIVER, INTAKE, REDIS, SLOW_MS, Fault, Kind
 from homing_rig.chaos.servers import (
     POLL_SECONDS,
     START_SECONDS,
@@ -32,6 +32,7 @@ from homing_rig.chaos.servers import (
 from homing_rig.chaos.strangers import login, stranger
 from homing_rig.rights import NODE_USER
 
+_INTAKE_ROLE: Final = role(f"{SHARE_GROUP}-intake")
 BACK_SECONDS: Final = 30.0
 """Who does not serve within this time has not come back."""
 
@@ -62,12 +63,14 @@ class Nemesis:
     """Seconds from the kill of the node that brought events in until another one did."""
     begun: list[tuple[float, Fault]] = field(default_factory=list)
     """Every fault so far, with the loop time of its beginning."""
+    run_lease: str = ""
+    """The key in Redis that names the driver of the fleet run, where there is one."""
     poll_seconds: float = POLL_SECONDS
     """How often it looks for what it waits for."""
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _staying_down: set[str] = field(default_factory=set)
     _former: set[bytes] = field(default_factory=set)
-    """Who brought events in until his process was killed; Redis may still name him."""
+    """Who brought events in, or drove, until his process was killed; Redis may still name him."""
     _choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def kinds_in_vain(self, schedule: Iterable[Fault]) -> list[Kind]:
@@ -107,6 +110,8 @@ class Nemesis:
         if fault.kind is Kind.FAIL_OVER and self.pair is not None and not self.pair.whole:
             # There is no replica that could take over.
             self.counts["left out"] += 1
+        elif fault.target == DRIVER:
+            await self._inject_into_driver(fault)
         elif fault.target != INTAKE:
             await self._act(fault)
         elif self._choosing.locked():
@@ -115,13 +120,21 @@ class Nemesis:
         else:
             await self._inject_into_intake(fault)
 
+    async def _inject_into_driver(self, fault: Fault) -> None:
+        name, holder = await self._first_in(self.run_lease, "no node drives the run")
+        if fault.kind is Kind.KILL:
+            self._former.add(holder)
+        await self._act(replace(fault, target=name))
+
     async def _inject_into_intake(self, fault: Fault) -> None:
         """Into the node that brings events in, as soon as another one is there that can take over."""
         loop = asyncio.get_running_loop()
         async with self._choosing:
             while True:
                 name, holder = await self._intake()
-                if len(self.nodes) == 1 or (await self._other_is_ready(name) and await self._holder() == holder):
+                if len(self.nodes) == 1 or (
+                    await self._other_is_ready(name) and await self._holder(_INTAKE_ROLE) == holder
+                ):
                     break
                 await asyncio.sleep(self.poll_seconds)
             if fault.kind is Kind.KILL:
@@ -166,7 +179,7 @@ class Nemesis:
 
     def _service(self, target: str) -> ServerProcess:
         if target == REDIS:
-            return self.store
+            return self.store if self.pair is None else self.pair.primary
         return self.broker if target == BROKER else self.nodes[target]
 
     async def intake(self) -> str:
@@ -176,19 +189,23 @@ class Nemesis:
     async def _intake(self) -> tuple[str, bytes]:
         if len(self.nodes) == 1:
             return next(iter(self.nodes)), b""
+        return await self._first_in(_INTAKE_ROLE, "no node brings events in")
+
+    async def _first_in(self, key: str, none: str) -> tuple[str, bytes]:
+        """Return the node that a lease names, and its words, as soon as that is one that lives; ChaosError if never."""
         loop = asyncio.get_running_loop()
         until = loop.time() + START_SECONDS
         while loop.time() < until:
-            holder = await self._holder()
+            holder = await self._holder(key)
             name = holder.partition(b" ")[0].decode()
             if holder not in self._former and name in self.nodes and self.nodes[name].running:
                 return name, holder
             await asyncio.sleep(self.poll_seconds)
-        raise ChaosError("no node brings events in")
+        raise ChaosError(none)
 
-    async def _holder(self) -> bytes:
+    async def _holder(self, key: str) -> bytes:
         try:
-            holder = await self.redis.get(role(f"{SHARE_GROUP}-intake"))
+            holder = await self.redis.get(key)
         except RedisError:
             return b""
         return holder if isinstance(holder, bytes) else b""

@@ -18,7 +18,9 @@ INVARIANTS: Final[Mapping[str, str]] = MappingProxyType(
         "I6": "one webhook id for each event of a command",
         "I7": "a device executes an idempotency key at most once",
         "I8": "nothing remains in Redis when every retention has passed",
-        "F5": "what was not sent, or is past its deadline, does not reach a device",
+        "I9": "commands of a lane reach their device in their order, each after the end of the one before",
+        "I10": "the mark of a target of a fleet run moves forward only",
+        "F5": "what was not sent, claimed by nobody, or is past its deadline, does not reach a device",
     }
 )
 """What is judged, under the numbers that docs/failure-modes.md has for it."""
@@ -36,7 +38,11 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "answer_differs": "I5",
         "executed_twice": "I7",
         "keys_left": "I8",
+        "lane_order": "I9",
+        "lane_together": "I9",
+        "mark_back": "I10",
         "executed_late": "F5",
+        "executed_unclaimed": "F5",
         "executed_unsent": "F5",
         "limit": "limit",
     }

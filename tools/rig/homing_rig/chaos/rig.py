@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from homing_rig.chaos.fleet import Fleet, Plan, Witness, between
 from homing_rig.chaos.history import BROKER_DROPPED, FaultPhase
 from homing_rig.chaos.load import Finals, Job, Load
 from homing_rig.chaos.nemesis import Nemesis
-from homing_rig.chaos.options import SHARE_GROUP, ChaosOptions
+from homing_rig.chaos.options import SHARE_GROUP, ChaosError, ChaosOptions
 from homing_rig.chaos.ordered import PROFILE
 from homing_rig.chaos.proxy_process import ProxyProcess, RemoteProxy
 from homing_rig.chaos.recorder import Recorder
@@ -35,6 +36,9 @@ GRACE: Final = 2.0
 SHORT_GRACE: Final = 30.0
 """The same in short forms: they judge whether it comes, not how soon."""
 ANSWERS_SECONDS: Final = 90.0
+_NOTHING: Final = (404, 409)
+_INVALID: Final = 422
+_AGAIN_SECONDS: Final = 0.2
 READ_TWICE: Final = 1000
 """How many commands are read from a second node as well."""
 _MOMENTS: Final = frozenset({Kind.CUT_PUBSUB, Kind.FLUSH, Kind.FORGET_SCRIPTS, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK})
@@ -140,6 +144,27 @@ class Rig:
         await self.finals.read_all(chosen, until=until)
         await self.finals.read_all(chosen[:READ_TWICE], until=until)
 
+    async def ask(self, verb: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Ask any node that answers; what it says, and nothing where it refuses as things stand or knows of nothing.
+
+        What is posted may be repeated, under one key. ChaosError where it is no request.
+        """
+        while True:
+            _, url = self.turns()
+            with suppress(aiohttp.ClientError, OSError, TimeoutError):
+                async with asyncio.timeout(self.form.attempt):
+                    headers = {} if body is None else {"Idempotency-Key": path.strip("/").replace("/", "-")}
+                    request = self.session.request(verb, f"{url}{path}", json=body, headers=headers)
+                    async with request as response:
+                        if response.status in _NOTHING:
+                            return {}
+                        if response.status == _INVALID:
+                            raise ChaosError(f"{verb} {path}: {await response.text()}")
+                        if response.ok:
+                            said: dict[str, Any] = await response.json()
+                            return said
+            await asyncio.sleep(_AGAIN_SECONDS)
+
     async def counters(self, name: str) -> dict[str, Mapping[str, Any]]:
         """Return what a node says of itself under /v1/nodes."""
         async with self.session.get(f"{self.nodes[name].url}/v1/nodes") as response:
@@ -176,9 +201,7 @@ async def rig_of(
 ) -> AsyncIterator[Rig]:
     """Start everything, and stop it at the end."""
     async with AsyncExitStack() as stack:
-        profiles = folder / "profiles"
-        profiles.mkdir()
-        (profiles / "ordered.toml").write_text(PROFILE, "utf-8")
+        profiles = _profiles(folder, scenario)
         redis_service, broker = (
             RedisProcess(folder, steps=scenario.steps, fsync=scenario.fsync),
             MosquittoProcess(folder, profiles),
@@ -238,6 +261,17 @@ async def rig_of(
             stack=stack,
         )
         yield rig
+
+
+def _profiles(folder: Path, scenario: Scenario) -> Path:
+    """Write the profiles that nodes have beside the shipped ones."""
+    profiles = folder / "profiles"
+    profiles.mkdir()
+    (profiles / "ordered.toml").write_text(PROFILE, "utf-8")
+    if scenario.lane:
+        shipped = (resources.files("app.profiles.shipped") / "homing.toml").read_text("utf-8")
+        (profiles / "homing.toml").write_text(shipped + scenario.lane, "utf-8")
+    return profiles
 
 
 async def _pair(

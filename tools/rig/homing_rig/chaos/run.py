@@ -102,6 +102,7 @@ def prepare(options: ChaosOptions) -> tuple[Scenario, Form, list[Fault]]:
         proxies=scenario.proxies,
         steps=scenario.steps,
         replica=scenario.replica,
+        drives=scenario.drives,
     )
     return scenario, form, schedule
 

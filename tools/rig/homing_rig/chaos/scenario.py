@@ -86,6 +86,10 @@ class Scenario:
     """Whether the clock of Redis can be set."""
     replica: bool = False
     """Whether Redis has a replica that can take its place; then there are proxies, too."""
+    drives: bool = False
+    """Whether it has a fleet run, whose driver a fault may be for."""
+    lane: str = ""
+    """Keys that are added to the profile `homing`, as TOML."""
     fsync: str = "everysec"
     """When Redis writes what it was told: `appendfsync`."""
     skews: Sequence[int] = ()

@@ -15,6 +15,8 @@ BROKER: Final = "broker"
 REDIS: Final = "redis"
 INTAKE: Final = "intake"
 """Whichever node brings events in when the time has come."""
+DRIVER: Final = "driver"
+"""Whichever node drives the fleet run of the scenario when the time has come."""
 MOST_FAULTS: Final = 1_000_000
 SLOW_MS: Final = 100
 
@@ -71,9 +73,16 @@ class Fault:
 
 
 def targets(
-    kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = False, replica: bool = False
+    kind: Kind,
+    nodes: Sequence[str],
+    *,
+    proxies: bool,
+    steps: bool = False,
+    replica: bool = False,
+    drives: bool = False,
 ) -> list[str]:
     """The targets that can have this fault."""
+    named = [*nodes, *([DRIVER] if drives else [])]
     of_redis = {
         **dict.fromkeys((Kind.CUT_PUBSUB, Kind.FLUSH, Kind.WIPE, Kind.FORGET_SCRIPTS, Kind.FULL), True),
         **dict.fromkeys((Kind.OUTAGE, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK), steps),
@@ -87,21 +96,27 @@ def targets(
         case Kind.BLACKHOLE | Kind.SLOW if not proxies:
             return []
         case Kind.BLACKHOLE | Kind.SLOW | Kind.TAKE_OVER:
-            return [*nodes]
+            return named
         case Kind.FREEZE:
-            return [*nodes, REDIS, INTAKE]
+            return [*named, REDIS, INTAKE]
         case Kind.KILL:
-            return [*nodes, BROKER, REDIS, INTAKE]
+            return [*named, BROKER, REDIS, INTAKE]
         case _:
             return [*nodes, BROKER]
 
 
 def check(
-    schedule: Iterable[Fault], nodes: Sequence[str], *, proxies: bool, steps: bool = False, replica: bool = False
+    schedule: Iterable[Fault],
+    nodes: Sequence[str],
+    *,
+    proxies: bool,
+    steps: bool = False,
+    replica: bool = False,
+    drives: bool = False,
 ) -> None:
     """ConfigurationError when a fault cannot be injected into such a rig."""
     for fault in schedule:
-        allowed = targets(fault.kind, nodes, proxies=proxies, steps=steps, replica=replica)
+        allowed = targets(fault.kind, nodes, proxies=proxies, steps=steps, replica=replica, drives=drives)
         if fault.target not in allowed:
             raise ConfigurationError(
                 f"schedule: {fault.kind} of {fault.target[:32]!a}; allowed: {', '.join(allowed) or 'no target here'}"

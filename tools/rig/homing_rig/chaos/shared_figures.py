@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from app.core.commands.command import CommandState
@@ -53,6 +54,15 @@ def measure(rig: Rig) -> None:
         "p50_ms": milliseconds(calls, 0.50),
         "p99_ms": milliseconds(calls, 0.99),
     }
+
+
+def stands(rig: Rig) -> float:
+    """Return for how many seconds at most no device got anything, from the first command to the last one."""
+    longest = 0.0
+    for fleet in rig.fleets:
+        instants = sorted(at for got in fleet.got.values() for at, _ in got)
+        longest = max([longest, *(later - earlier for earlier, later in pairwise(instants))])
+    return round(longest, 2)
 
 
 def _overrun(said: dict[str, Any]) -> float:

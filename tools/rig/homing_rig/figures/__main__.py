@@ -19,7 +19,11 @@ from homing_rig.figures.broker import broker
 from homing_rig.figures.clients import failing, rolling
 from homing_rig.figures.console import cost, verdicts
 from homing_rig.figures.fleets import fleets
+from homing_rig.figures.fleets_together import together
 from homing_rig.figures.full_box import full_box
+from homing_rig.figures.held import cost as held_cost
+from homing_rig.figures.held import signs, stored
+from homing_rig.figures.held_peers import peers as held_peers
 from homing_rig.figures.herd import herd
 from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
 from homing_rig.figures.limits import limits
@@ -50,8 +54,13 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "audit": audit,
     "broker": broker,
     "fleets": fleets,
+    "fleets-together": together,
     "full-box": full_box,
+    "held-cost": held_cost,
     "held-herd": herd,
+    "held-peers": held_peers,
+    "held-signs": signs,
+    "held-stored": stored,
     "limits": limits,
     "logins": logins,
     "tokens": tokens,

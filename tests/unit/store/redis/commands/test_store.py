@@ -21,6 +21,7 @@ from app.core.commands.routing import MatchResult
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.profiles.correlation import Correlation
 from app.store.commands import Query, Registered
+from app.store.holds import Claimed
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.server import check_server
@@ -244,6 +245,24 @@ async def test_F31_at_maxmemory_registrations_are_refused_and_everything_else_go
             assert all(one is not None and one.result == result for one in stored)
             with pytest.raises(StoreUnavailableError, match="maxmemory"):
                 await store.register(registration())
+
+
+async def test_c128_at_maxmemory_what_is_held_is_claimed_and_ends_and_nothing_more_is_held() -> None:
+    with RedisProcess("--maxmemory", "24mb") as server:
+        async with opened(server.url) as store, Redis.from_url(server.url) as client:
+            held = [registration(f"dock-{i}", held=MINUTE) for i in range(30)]
+            await asyncio.gather(*(store.register(one) for one in held))
+            await fill(client)
+            with pytest.raises(StoreUnavailableError, match="maxmemory"):
+                await store.register(registration(held=MINUTE))
+            claimed = await asyncio.gather(*(store.claim(one.command_id, "node-b", "t1") for one in held[:20]))
+            assert all(isinstance(one, Claimed) for one in claimed)
+            assert await store.give_back(held[0].command_id, "t1")
+            assert isinstance(await store.claim(held[0].command_id, "node-b", "t2"), Claimed)
+            won = await asyncio.gather(*(store.respond(answer(one), "node-b") for one in held[:20]))
+            assert {one.verdict for one in won} == {MatchResult.WON}
+            assert (await store.finish(held[20].command_id, CommandState.CANCELLED, "node-b")).won
+            assert len(await store.held()) == 9
 
 
 async def fill(client: Redis) -> None:

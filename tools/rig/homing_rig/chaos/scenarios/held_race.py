@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, Final
 
-import aiohttp
 import orjson
 
-from app.core.commands.command import CommandState
+from app.core.commands.command import FINAL_STATES, CommandState
 from app.core.errors import HomingError
 from app.core.messages import Publication
 from app.mqtt.base import Puback
@@ -24,7 +23,7 @@ from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE, kills_of_any
 from homing_rig.chaos.schedule import REDIS, Fault, Kind
-from homing_rig.chaos.shared_figures import ANSWERED, NOBODY_WAITS, SOUND, measure
+from homing_rig.chaos.shared_figures import ANSWERED, NOBODY_WAITS, SOUND, measure, stands
 
 HOLD: Final = 1800.0
 BRIEF_HOLD: Final = 1.0
@@ -37,7 +36,6 @@ OVER_SECONDS: Final = 120.0
 """How long the commands of a round may take when all is well again."""
 AGAIN_SECONDS: Final = 0.2
 AT_A_TIME: Final = 16
-_CONFLICT: Final = 409
 
 
 @dataclass
@@ -52,7 +50,8 @@ class _Books:
     forgotten: int = 0
 
 
-async def _race(rig: Rig) -> None:
+async def race(rig: Rig) -> None:
+    """Hold commands for devices that are away, have these come back while the faults happen, and count."""
     books, total = _Books(), rig.form.commands or round((rig.form.seconds or 1.0) * (rig.form.rate or 1.0))
     rounds = ceil(total / ROUND)
     for number in range(rounds):
@@ -71,6 +70,7 @@ async def _race(rig: Rig) -> None:
         "held_forgotten": books.forgotten + sum(call.command_id is None for call in (*books.kept, *books.ended)),
         "held_not_sent": states.count(CommandState.UNSENT),
         "held_sent": len(got),
+        "stands_s": stands(rig),
     }
 
 
@@ -79,21 +79,21 @@ async def _round(rig: Rig, books: _Books, commands: int, faults: Sequence[Fault]
     held = await rig.load.run(rig.job(hold=HOLD, commands=commands))
     lapsing = await rig.load.run(rig.job(hold=BRIEF_HOLD, group="brief", commands=max(1, len(held) // ONE_IN)))
     cancelled, kept = held[::ONE_IN], [call for index, call in enumerate(held) if index % ONE_IN]
-    await _each(cancelled, lambda call: _ask(rig, "DELETE", call))
-    books.forgotten += await _all_final(rig, [*cancelled, *lapsing])
+    await _each(cancelled, lambda call: rig.ask("DELETE", _place(call)))
+    books.forgotten += await all_final(rig, [*cancelled, *lapsing])
     fleet = await rig.start_fleet()
     rig.phase = f"{name}: devices come back, and nodes and Redis die"
     over = asyncio.Event()
     greeting = asyncio.create_task(_greet(rig, fleet, _lasts(rig) * commands / (rig.form.commands or commands), over))
     raced = kept[::ONE_IN]
-    racing = asyncio.create_task(_each(raced, lambda call: _ask(rig, "DELETE", call), at_a_time=1))
+    racing = asyncio.create_task(_each(raced, lambda call: rig.ask("DELETE", _place(call)), at_a_time=1))
     for task in (greeting, racing):
         rig.stack.callback(task.cancel)
     await rig.nemesis.run(faults)
     await rig.nemesis.heal()
     rig.phase = f"{name}: waiting for what was held"
     await racing
-    books.forgotten += await _all_final(rig, kept)
+    books.forgotten += await all_final(rig, kept)
     over.set()
     await greeting
     async with asyncio.timeout(OVER_SECONDS):
@@ -115,6 +115,10 @@ def _part(rig: Rig, number: int, rounds: int) -> list[Fault]:
     begin, end = (_lasts(rig) * one / rounds for one in (number, number + 1))
     last = number == rounds - 1
     return [replace(one, at=one.at - begin) for one in rig.schedule if begin <= one.at and (last or one.at < end)]
+
+
+def _place(call: Call) -> str:
+    return f"/v1/commands/{call.command_id}"
 
 
 def _state(rig: Rig, call: Call) -> str:
@@ -140,37 +144,21 @@ async def _each(
     await asyncio.gather(*(work() for _ in range(at_a_time)))
 
 
-async def _all_final(rig: Rig, calls: Sequence[Call]) -> int:
-    """Wait until all of them have an outcome; how many have none when the time is over."""
+async def all_final(rig: Rig, calls: Sequence[Call]) -> int:
+    """Wait until all of them have an outcome; how many have none when the time is over, or are not on record."""
     loop, without = asyncio.get_running_loop(), 0
     over = loop.time() + OVER_SECONDS
 
     async def wait(call: Call) -> None:
         nonlocal without
-        while not CommandState((await _ask(rig, "GET", call))["state"]).final:
-            if loop.time() >= over:
+        while (said := await rig.ask("GET", _place(call))).get("state") not in FINAL_STATES:
+            if loop.time() >= over or not said:
                 without += 1
                 return
             await asyncio.sleep(AGAIN_SECONDS)
 
     await _each(calls, wait)
     return without
-
-
-async def _ask(rig: Rig, verb: str, call: Call) -> dict[str, Any]:
-    """Read or cancel a command at any node that answers; what it says, and nothing of one that has ended already."""
-    while True:
-        _, url = rig.turns()
-        with suppress(aiohttp.ClientError, OSError, TimeoutError):
-            async with asyncio.timeout(rig.form.attempt):
-                request = rig.session.request(verb, f"{url}/v1/commands/{call.command_id}")
-                async with request as response:
-                    if response.status == _CONFLICT:
-                        return {}
-                    if response.ok:
-                        said: dict[str, Any] = orjson.loads(await response.read())
-                        return said
-        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _greet(rig: Rig, fleet: Fleet, lasts: float, over: asyncio.Event) -> None:
@@ -201,20 +189,22 @@ def _deaths(rng: random.Random, form: Form) -> list[Fault]:
     return [*kills_of_any(rng, form), *redis]
 
 
+HELD = (
+    *SOUND,
+    ANSWERED,
+    Figure("held_twice", "=", 0, "commands that a device got twice"),
+    Figure("held_after_end", "=", 0, "commands that a device got although they were cancelled or had lapsed"),
+    Figure("held_forgotten", "=", 0, "commands that were held and have no outcome when all is well again"),
+    Figure("held_not_sent", "=", 0, "commands that were not sent although their device was there in time"),
+)
+
 R31 = Scenario(
     name="R31",
     title="held commands are claimed while nodes and Redis die",
     provoke="commands are held for devices that are away, some are cancelled or lapse; the devices come back one after "
     "the other, and more are cancelled, while a random node is killed again and again, and Redis (appendfsync always) "
     "as well; more than 5,000 commands are held in rounds",
-    figures=(
-        *SOUND,
-        ANSWERED,
-        Figure("held_twice", "=", 0, "commands that a device got twice"),
-        Figure("held_after_end", "=", 0, "commands that a device got although they were cancelled or had lapsed"),
-        Figure("held_forgotten", "=", 0, "commands that were held and have no outcome when all is well again"),
-        Figure("held_not_sent", "=", 0, "commands that were not sent although their device was there in time"),
-    ),
+    figures=HELD,
     full=Form(commands=10_000, seconds=300, rate=200, devices=500, share_async=1.0, timeout=10.0, patience=60.0),
     short=Form(
         commands=120,
@@ -227,7 +217,7 @@ R31 = Scenario(
         down=1.0,
         settings=QUICK_LEASE,
     ),
-    act=_race,
+    act=race,
     expects=NOBODY_WAITS,
     plan=_deaths,
     fsync="always",

@@ -1,0 +1,151 @@
+"""Held commands beside the queue that a broker keeps for the session of a device that is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import orjson
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from typer import Option
+
+from homing_client import AsyncHoming
+from homing_rig.figures.kit import Findings
+from homing_rig.harness import cluster_of
+from homing_rig.patience import eventually
+from homing_rig.services import MosquittoProcess, RedisProcess
+
+LAPSE_SECONDS: Final = 5
+CANCELLED, LAPSED = range(2)
+"""Of ten commands one is cancelled while its device is away, and one is of use for LAPSE_SECONDS only."""
+HOUR: Final = 3600
+HELLO: Final = b'{"id": "hello", "status": "ok"}'
+AT_A_TIME: Final = 64
+QUIET_SECONDS: Final = 2.0
+"""When nothing has come for so long, nothing more comes."""
+
+
+class _Devices:
+    """Devices on one connection, with a book of the commands that they got."""
+
+    def __init__(self, port: int, names: Sequence[str], *, kept: float = 0) -> None:
+        """`kept`: for how many seconds the broker keeps their session while they are away."""
+        self.got = Counter[str]()
+        self._port, self._names, self._kept = port, names, kept
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, f"devices-{names[0]}", protocol=MQTTProtocolVersion.MQTTv5)
+        self._client.on_message = self._take
+        self._subscribed = 0
+        self._client.on_subscribe = self._noted
+
+    async def come(self, *, hello: bool = False) -> None:
+        """Connect and subscribe, and say something."""
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = self._kept
+        self._subscribed = 0
+        self._client.connect("127.0.0.1", self._port, clean_start=False, properties=properties)
+        self._client.loop_start()
+        await eventually(self._client.is_connected)
+        for name in self._names:
+            self._client.subscribe(f"homing/{name}/command", 1)
+        await eventually(lambda: self._subscribed == len(self._names))
+        for name in self._names if hello else ():
+            self._client.publish(f"homing/{name}/response", HELLO, 1)
+
+    async def rest(self) -> None:
+        """Return when nothing comes any more."""
+        before = -1
+        while self.got.total() > before:
+            before = self.got.total()
+            await asyncio.sleep(QUIET_SECONDS)
+
+    def go(self) -> None:
+        """Leave."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _noted(self, *_told: Any) -> None:  # noqa: ANN401 - as paho calls it
+        self._subscribed += 1
+
+    def _take(self, client: paho.Client, _data: object, message: paho.MQTTMessage) -> None:
+        name, command = message.topic.split("/")[1], orjson.loads(message.payload)
+        self.got[name] += 1
+        client.publish(f"homing/{name}/response", orjson.dumps({"id": command["id"], "status": "ok"}), 1)
+
+
+async def peers(
+    findings: Findings,
+    *,
+    devices: Annotated[int, Option(min=10, help="The number of devices, with a command for each.")] = 1_000,
+    away: Annotated[float, Option(min=LAPSE_SECONDS + 2, help="The seconds for which they are away.")] = 600.0,
+) -> None:
+    """Commands for devices that are away: what was cancelled and what has lapsed, in a session's queue and held."""
+    with MosquittoProcess() as broker, RedisProcess() as redis:
+        for version in (MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311):
+            name = "MQTT 5" if version is MQTTProtocolVersion.MQTTv5 else "MQTT 3.1.1"
+            names = [f"theirs-{int(version)}-{number}" for number in range(devices)]
+            found = _Devices(broker.port, names, kept=HOUR)
+            await found.come()
+            found.go()
+            await asyncio.to_thread(_publish, broker.port, version, names)
+            await asyncio.sleep(away)
+            await found.come()
+            await found.rest()
+            found.go()
+            _tell(findings, f"the queue of a session, published with {name}", names, found.got)
+        names = [f"ours-{number}" for number in range(devices)]
+        with cluster_of(2, redis, broker, HOMING_PROFILE="homing") as cluster:
+            async with AsyncHoming(",".join(one.url for one in cluster.nodes)) as homing:
+                await _hold(homing, names)
+                await asyncio.sleep(away)
+                found = _Devices(broker.port, names)
+                await found.come(hello=True)
+                await eventually(lambda: len(found.got) >= devices - 2 * -(-devices // 10))
+                await found.rest()
+                found.go()
+        _tell(findings, "held by Homing", names, found.got, most=0)
+
+
+def _publish(port: int, version: MQTTProtocolVersion, names: Sequence[str]) -> None:
+    """Publish a command for each, which the broker keeps. What is to be cancelled cannot be taken back."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, "caller", protocol=version)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    published = []
+    for number, name in enumerate(names):
+        properties = None
+        if number % 10 == LAPSED and version is MQTTProtocolVersion.MQTTv5:
+            properties = Properties(PacketTypes.PUBLISH)
+            properties.MessageExpiryInterval = LAPSE_SECONDS
+        command = orjson.dumps({"id": name, "method": "work", "params": {}})
+        published.append(client.publish(f"homing/{name}/command", command, 1, properties=properties))
+    for one in published:
+        one.wait_for_publish()
+    client.disconnect()
+    client.loop_stop()
+
+
+async def _hold(homing: AsyncHoming, names: Sequence[str]) -> None:
+    left = iter(enumerate(names))
+
+    async def work() -> None:
+        for number, name in left:
+            hold = f"{LAPSE_SECONDS}s" if number % 10 == LAPSED else "2h"
+            held = await homing.send(name, "work", hold=hold, timeout="60s", wait=False)
+            if number % 10 == CANCELLED:
+                await homing.cancel(held.id)
+
+    await asyncio.gather(*(work() for _ in range(AT_A_TIME)))
+
+
+def _tell(findings: Findings, whose: str, names: Sequence[str], got: Counter[str], most: float | None = None) -> None:
+    of = {kind: sum(got[name] for name in names[kind::10]) for kind in (CANCELLED, LAPSED)}
+    findings.figure(f"{whose}: commands that were cancelled and executed", of[CANCELLED], most=most)
+    findings.figure(f"{whose}: that had lapsed and were executed", of[LAPSED], most=most)
+    findings.figure(f"{whose}: executed twice", sum(count > 1 for count in got.values()), most=most)
+    never = sum(not got[name] for number, name in enumerate(names) if number % 10 not in (CANCELLED, LAPSED))
+    findings.figure(f"{whose}: that should have been executed, and were not", never, most=most)
