@@ -23,7 +23,6 @@ MOST_ASKED: Final = 10_000
 TOGETHER: Final = 100
 
 
-
 class LastOf(Protocol):
     """Says what came last on a topic."""
 

@@ -20,9 +20,7 @@ from tests.api.rig import Rig, running
 
 ROOT = Path(__file__).parents[2]
 OURS = [path for path in sorted(FILES.rglob("*.js")) if "vendor" not in path.parts]
-SERVED = sorted(
-    path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.suffix in {".js", ".css"}
-)
+SERVED = sorted(path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.suffix in {".js", ".css"})
 IMPORTED = re.compile(r'^(?:import|export)\b[^;]*?from\s+"([^"]+)"|^import "([^"]+)"', re.MULTILINE)
 BANNED = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\("

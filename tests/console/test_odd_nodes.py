@@ -87,7 +87,7 @@ async def test_what_looks_by_itself_waits_for_the_answer_that_is_under_way(there
     asked: list[Route] = []
     async with open_page(there.page("nowhere")) as page:
         await page.clock.install()
-        await page.route("**/v1/commands?state=held*", lambda route: asked.append(route))
+        await page.route("**/v1/commands?state=held*", asked.append)
         await page.goto(there.page("held"))
         await eventually(lambda: bool(asked))
         for _ in range(2):

@@ -37,7 +37,9 @@ class LaneJudge:
         if last is not None:
             self._findings.checked["I9"] += 1
             if last.asked > turn.asked:
-                said = f"{event.device} got {turn.command_id} after {last.command_id}, which stood behind it in its lane"
+                said = (
+                    f"{event.device} got {turn.command_id} after {last.command_id}, which stood behind it in its lane"
+                )
                 self._findings.violate("lane_order", turn.command_id, said, last.line, line)
             elif last.command_id in self._in_hand:
                 self._together.append((last, turn))

@@ -81,7 +81,11 @@ async def signs(
     kills: Annotated[int, Option(min=0, help="The number of those before which a node is killed.")] = 20,
 ) -> None:
     """From a device's first sign of life to the command that is held for it: in calm, and with a node just killed."""
-    with MosquittoProcess() as broker, RedisProcess() as redis, cluster_of(NODES, redis, broker, **_SETTINGS) as cluster:
+    with (
+        MosquittoProcess() as broker,
+        RedisProcess() as redis,
+        cluster_of(NODES, redis, broker, **_SETTINGS) as cluster,
+    ):
         async with AsyncHoming(",".join(one.url for one in cluster.nodes)) as homing:
             calm = [await _comes_back(homing, broker, f"calm-{number}") for number in range(times)]
             killed = list[float]()
@@ -175,7 +179,11 @@ async def stored(
     hold: Annotated[float, Option(min=10, help="The seconds for which they are held.")] = 300.0,
 ) -> None:
     """Memory and CPU that commands take which wait for devices that are away, and what is left when they have ended."""
-    with MosquittoProcess() as broker, RedisProcess() as redis, cluster_of(NODES, redis, broker, **_SETTINGS) as cluster:
+    with (
+        MosquittoProcess() as broker,
+        RedisProcess() as redis,
+        cluster_of(NODES, redis, broker, **_SETTINGS) as cluster,
+    ):
         async with Redis.from_url(redis.url) as client:
             await asyncio.sleep(SETTLE_SECONDS / 3)
             keys, memory, nodes = await client.dbsize(), await _memory(client), _resident(cluster)

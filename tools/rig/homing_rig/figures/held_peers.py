@@ -37,7 +37,9 @@ class _Devices:
         """`kept`: for how many seconds the broker keeps their session while they are away."""
         self.got = Counter[str]()
         self._port, self._names, self._kept = port, names, kept
-        self._client = paho.Client(CallbackAPIVersion.VERSION2, f"devices-{names[0]}", protocol=MQTTProtocolVersion.MQTTv5)
+        self._client = paho.Client(
+            CallbackAPIVersion.VERSION2, f"devices-{names[0]}", protocol=MQTTProtocolVersion.MQTTv5
+        )
         self._client.on_message = self._take
         self._subscribed = 0
         self._client.on_subscribe = self._noted

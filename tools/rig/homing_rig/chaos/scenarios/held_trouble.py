@@ -66,7 +66,9 @@ def _freezes(rng: random.Random, form: Form) -> list[Fault]:
     names = [f"n{number + 1}" for number in range(form.nodes)]
     count = int((form.seconds or 0) / form.every)
     return [
-        Fault(1.0 + form.every * index, Kind.FREEZE, rng.choice(names), round(rng.uniform(SHORTEST_FREEZE, form.down), 2))
+        Fault(
+            1.0 + form.every * index, Kind.FREEZE, rng.choice(names), round(rng.uniform(SHORTEST_FREEZE, form.down), 2)
+        )
         for index in range(count)
     ]
 

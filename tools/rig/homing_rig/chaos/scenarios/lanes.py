@@ -78,7 +78,14 @@ LANES = Scenario(
         ),
     ),
     full=Form(
-        commands=20_000, seconds=60, rate=200, devices=500, share_async=1.0, timeout=3.0, patience=120.0, delay=(0, 0.02)
+        commands=20_000,
+        seconds=60,
+        rate=200,
+        devices=500,
+        share_async=1.0,
+        timeout=3.0,
+        patience=120.0,
+        delay=(0, 0.02),
     ),
     short=Form(
         commands=160,
