@@ -82,7 +82,7 @@ class TargetRow:
 
     @property
     def answer(self) -> str | None:
-        """What the device answered, as JSON text; None also where that was too long to be kept."""
+        """The answer of the device as JSON text; None also where that was too long to be kept."""
         _, _, _, *answer = self.result or (None, None, "")
         return answer[0] if answer else None
 

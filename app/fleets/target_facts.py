@@ -1,4 +1,4 @@
-"""What the event log has of devices that a run may mean: whether they are there, and what they have said last."""
+"""Facts of the event log about devices that a run may mean: they are there or not, and have said something last."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ class FleetTarget(_FleetModel):
     message: str
     result: Annotated[
         JsonValue,
-        Field(description="What the device answered; null also where that has more than 256 bytes: see its command."),
+        Field(description="The answer of the device; null also where it has more than 256 bytes: see its command."),
     ]
 
 

@@ -33,7 +33,7 @@ class Change:
 
 
 class Whereabouts(NamedTuple):
-    """Whether a device is there, None where nobody knows, and since when, in microseconds since 1970."""
+    """A device is there or not, or None if nobody knows, since an instant in microseconds since 1970."""
 
     online: bool | None
     since: Position | None = None

@@ -1,4 +1,4 @@
-"""What devices have said last, as targets of a run are chosen by it: conditions over the last value of a topic.
+"""Conditions over what devices have said last, by which targets of a run are chosen.
 
 A condition holds, is violated, or is unknown, as those of interlocks. A device of which it is unknown is no target,
 whatever stands around the condition: also not for `not`.

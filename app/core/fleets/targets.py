@@ -44,7 +44,7 @@ class TargetCandidate:
 
 @dataclass(frozen=True, slots=True)
 class TargetQuestions:
-    """What has to be asked about a device before it is known whether a selector means it."""
+    """The questions about a device that have to be answered before it is known whether a selector means it."""
 
     online: bool = False
     topics: frozenset[TopicTemplate] = frozenset()

@@ -1,4 +1,4 @@
-"""What a run asks the event log about devices: no more than its caller may read, and not about a whole continent."""
+"""A run asks the event log about devices for no more than its caller may read, and not about a whole continent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is moved from the outbox to the queues of endpoints: nobody is asked for what was decided meanwhile."""
+"""The collector of the outbox asks nobody for what was decided meanwhile."""
 
 from __future__ import annotations
 
