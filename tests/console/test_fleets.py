@@ -151,10 +151,12 @@ async def test_no_text_of_a_run_becomes_anything_else(there: tuple[Site, dict[st
         await harmless(page)
         await answers(page, f"**/{runs['failed']}/explain", {**why, "said": TEXTS[0], "failures": failures})
         rows = [{**target, "device_id": text, "code": text, "message": text} for text in TEXTS]
+        rows.append({**target, "device_id": "dock-odd", "code": {"number": 314000.0}, "message": ""})
         await answers(page, f"**/{runs['failed']}/targets?*", {"targets": rows, "cursor": None})
         await answers(page, f"**/v1/fleet-runs/{runs['failed']}", attacked[0])
         await page.goto(site.page(f"fleets/{runs['failed']}"))
-        await expect(page.get_by_text(f"{len(TEXTS)} targets shown")).to_be_visible()
+        await expect(page.get_by_text(f"{len(rows)} targets shown")).to_be_visible()
+        await expect(page.get_by_role("row").filter(has_text="dock-odd")).to_contain_text('{"number":314000.0}')
         await expect(page.get_by_text("⟨U+202E⟩turned").first).to_be_visible()
         await harmless(page)
 

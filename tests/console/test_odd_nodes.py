@@ -85,9 +85,14 @@ async def test_ages_go_by_the_clock_of_the_node(there: Site, open_page: OpenPage
 
 async def test_what_looks_by_itself_waits_for_the_answer_that_is_under_way(there: Site, open_page: OpenPage) -> None:
     asked: list[Route] = []
+
+    def leave(route: Route) -> None:
+        asked.append(route)
+
     async with open_page(there.page("nowhere")) as page:
         await page.clock.install()
-        await page.route("**/v1/commands?state=held*", asked.append)
+        await page.evaluate("() => { AbortSignal.timeout = () => new AbortController().signal; }")  # it is patient
+        await page.route("**/v1/commands?state=held*", leave)
         await page.goto(there.page("held"))
         await eventually(lambda: bool(asked))
         for _ in range(2):

@@ -253,11 +253,12 @@ async def _feed(
     with changes.follow(follower):
         await _catch_up(changes, follower, stream)
         follower.caught_up()
+        now = asyncio.get_running_loop().time
         while True:
             data = follower.take()
             if data:
                 await stream.write(data)
-                await asyncio.sleep(changes.pause())
+                await asyncio.sleep(changes.pause(now()))
             await stream.rest(follower.changed, lambda: _bookmark(follower.until))
 
 

@@ -1,7 +1,8 @@
 """Follows all commands of the cluster, for those on this node who want to be told of some.
 
-One reader asks the store for all of them, ten times a second while anybody follows and never else. What nobody follows
-is not even written: so whoever begins first has it written from then on, and for a while after the last one has gone.
+One reader asks the store for all of them, ten times a second while anybody follows and never else; less often where so
+many follow that they rest. What nobody follows is not even written: so whoever begins first has it written from then
+on, and for a while after the last one has gone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
 from random import SystemRandom
 from typing import Final, Protocol
 
@@ -23,10 +25,12 @@ from app.store.command_stream import CommandChanges
 from app.store.commands import CommandReader
 
 INTERVAL_SECONDS: Final = 0.1
-"""How often all of them are read."""
-PAUSE_EACH_SECONDS: Final = 0.005
+"""How often all of them are read, where few follow."""
+PAUSE_EACH_SECONDS: Final = 0.01
 """Each follower adds so much to the time for which all of them rest once they were told: many cost little more."""
 LONGEST_PAUSE_SECONDS: Final = 0.5
+TOLD_TOGETHER: Final = 5
+"""About so many are told in one turn of the loop, which wakes once for all of them."""
 KEPT: Final = timedelta(minutes=10)
 """For how long they are written after the last one who followed has gone: as long as one may be away."""
 RENEW_SECONDS: Final = 60.0
@@ -83,9 +87,10 @@ class PageViews:
         if not self.page.changes:
             return b""
         view = listener.view
-        if view not in self._written:
-            self._written[view] = _written(listener, self.page.changes)
-        return self._written[view]
+        told = self._written.get(view)
+        if told is None:
+            told = self._written[view] = _written(listener, self.page.changes)
+        return told
 
 
 def _written(listener: StreamListener, changes: Iterable[CommandChange]) -> bytes:
@@ -223,13 +228,24 @@ class CommandStream:
                 self._log.debug("happenings_not_read", reason=str(error))
                 await asyncio.sleep(INTERVAL_SECONDS)
 
-    def pause(self) -> float:
-        """Return for how many seconds a follower rests who was just told, so that what comes meanwhile comes at once.
+    def pause(self, now: float) -> float:
+        """Return for how many seconds a follower rests who was told `now`, so that what comes meanwhile comes at once.
 
-        It is by chance a little longer or shorter: they must not all be told in one moment, while commands wait.
+        It is by chance a little longer or shorter: they must not all be told in one moment, while commands wait. A few
+        are: all rest until the next beat, and there are so many beats that few have the same one.
         """
-        seconds = min(len(self._followers) * self.pause_each_seconds, LONGEST_PAUSE_SECONDS)
-        return seconds * _RANDOM.uniform(0.75, 1.25) if seconds > INTERVAL_SECONDS else 0.0
+        seconds = self._rest_seconds()
+        if seconds <= INTERVAL_SECONDS:
+            return 0.0
+        beat = seconds * TOLD_TOGETHER / len(self._followers)
+        return ceil((now + seconds * _RANDOM.uniform(0.75, 1.25)) / beat) * beat - now
+
+    def interval(self) -> float:
+        """Return after how many seconds they are read again: twice in the time for which those rest who are told."""
+        return max(INTERVAL_SECONDS, self._rest_seconds() / 2)
+
+    def _rest_seconds(self) -> float:
+        return min(len(self._followers) * self.pause_each_seconds, LONGEST_PAUSE_SECONDS)
 
     @contextmanager
     def follow(self, follower: StreamFollower) -> Iterator[None]:
@@ -261,7 +277,7 @@ class CommandStream:
             if not self._followers:
                 await self._rest()
             elif complete:
-                await asyncio.sleep(max(0.0, INTERVAL_SECONDS - (loop.time() - began)))
+                await asyncio.sleep(max(0.0, self.interval() - (loop.time() - began)))
 
     async def read(self) -> bool:
         """Tell all who follow what has happened; whether that was all. UnavailableError, StoreRefusedError."""

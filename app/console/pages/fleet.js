@@ -2,7 +2,7 @@
 
 import { Copy, Loading, Mark, Trouble, Value, When, html } from "../parts.js";
 import { useState } from "../vendor/hooks.js";
-import { call, part, query } from "../api.js";
+import { call, part, query, written } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { Listed } from "../listed.js";
 import { useAgain, usePages, useRead } from "../read.js";
@@ -43,6 +43,11 @@ function Failures({ failures }) {
     </table></section>`;
 }
 
+/** What a target ended with; the code of a device may be any JSON. @param {any} one */
+function errorOf({ code, message }) {
+  return [code === null || typeof code === "string" ? code : written(code), message].filter(Boolean).join(": ");
+}
+
 /** @param {any} one */
 function target(one) {
   return html`<tr key=${one.device_id}>
@@ -50,7 +55,7 @@ function target(one) {
     <td class="what"><${Mark} of=${targetOf(one.state)} /></td>
     <td class="took"><span class="unit">wave </span>${one.wave}</td>
     <td class="when">${one.ended_at && html`<${When} at=${one.ended_at} />`}</td>
-    <td class="note-cell">${[one.code, one.message].filter((each) => each !== null && each !== "").join(": ")}</td>
+    <td class="note-cell">${errorOf(one)}</td>
   </tr>`;
 }
 
