@@ -102,6 +102,7 @@ class QueueFeeder:
         self._busy_until = 0.0
         self._ready: set[QueueSource] = set()
         self._gone: list[QueueSource] = []
+        self._gone_before: list[QueueSource] = []
 
     def changed(self) -> None:
         """The queues are others."""
@@ -163,8 +164,11 @@ class QueueFeeder:
             self._slow_at = self._clock.monotonic() + SLOW_SECONDS
         changed = self._changed or list(self._feeds) != shards
         news = self._read_book(shards) if changed else ()
-        if self._gone:  # a feeder that did not know yet that a queue was deleted may have begun it anew
-            await self._store.forget(self._gone)
+        # Whoever did not know yet that a queue was deleted, and fed it or took from it, may have begun it anew.
+        again = self._gone_before if slow else []
+        if self._gone or again:
+            await self._store.forget([*self._gone, *again])
+            self._gone_before = [*(() if slow else self._gone_before), *self._gone]
             self._gone = []
         stale, self._stale = self._stale, set()
         asked: list[QueueSource] = []

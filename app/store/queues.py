@@ -77,7 +77,10 @@ class QueueStore(Protocol):
         """
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
-        """Lend for each wish what there is. The same call again has the same loans, for a minute."""
+        """Lend for each wish what there is. The same call again has the same loans, for a minute.
+
+        A source of dead letters begins with it: there is noted who asks for a queue in which nothing is.
+        """
 
     async def settle(
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int

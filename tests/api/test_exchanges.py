@@ -185,6 +185,11 @@ async def test_what_is_wrong_is_named(site: Rig) -> None:
     assert await taken(site, "ops", 1, "100ms") == []
 
 
+async def test_a_route_from_nowhere_is_refused(site: Rig) -> None:
+    answer = await site.http.put("/v1/queues/more", json={"routes": [{"exchange": "nobody", "key": "a"}]})
+    assert fault(answer) == (422, "routes.0.exchange")
+
+
 async def test_routes_may_be_of_topics_and_of_keys(site: Rig) -> None:
     routes = [{"exchange": "ops", "key": "low.*"}, {"database": "events", "topic": "site/+/alarm"}]
     answer = await site.http.put("/v1/queues/both", json={"routes": routes})

@@ -116,6 +116,20 @@ async def test_consumers_are_known_by_name(site: Rig) -> None:
     assert (await counts(site))["consumers"] == 1
 
 
+async def test_a_consumer_that_waits_for_the_first_event_is_known(site: Rig) -> None:
+    await declare(site)
+    waiting = asyncio.create_task(take(site, consumer="w1", wait="60s"))
+
+    async def known() -> bool:
+        found = (await site.http.get(f"{QUEUE}/consumers")).json()["consumers"]
+        return [one["consumer"] for one in found] == ["w1"]
+
+    await eventually(known)
+    await publish(site, "first")
+    (one,) = await waiting
+    assert one["event"]["data"] == "first"
+
+
 async def test_who_waits_is_told_when_something_comes(site: Rig) -> None:
     await declare(site)
     waiting = asyncio.create_task(take(site, wait="60s"))
@@ -298,6 +312,29 @@ async def test_events_older_than_their_time_are_not_lent(site: Rig) -> None:
         return bool((await counts(site))["expired"] == 1)
 
     await eventually(expired)
+
+
+async def test_a_flood_of_takes_without_settling_is_lent_a_window_and_told_so(site: Rig) -> None:
+    await declare(site)
+    for _ in range(8):
+        await publish(site, *range(130))
+    loans: set[str] = set()
+    told: dict[str, Any] = {"full": False}
+    async with asyncio.timeout(60):
+        while not told["full"]:
+            told = await call(site, "take", {"max": 1000, "wait": "100ms"})
+            loans.update(one["loan"] for one in told["events"])
+    assert (len(loans), told["events"]) == (1024, []), "one topic is in one shard"
+    assert (await settle(site, release=[next(iter(loans))]))["settled"] == 1
+    assert len(await take(site)) == 1
+
+
+async def test_values_that_are_no_json_are_lent_as_events_show_them(site: Rig) -> None:
+    await declare(site)
+    values = ["/wA=", "eyJh", "7aCA"]  # bytes, half of an object, half of a surrogate pair
+    said = [{"topic": "site/a/alarm", "data_base64": one} for one in values]
+    assert (await site.http.post("/v1/events", json=said)).is_success
+    assert [one["event"]["data_base64"] for one in await take_all(site, 3)] == values
 
 
 async def test_a_user_of_redis_without_the_rights_has_everything_but_queues() -> None:

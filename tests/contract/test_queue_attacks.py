@@ -268,6 +268,22 @@ async def test_two_who_declare_and_delete_a_queue_leave_one_or_none(queue_place:
     assert not {one.id for one in books[0].all} & {*ended}
 
 
+async def test_who_asks_for_a_queue_in_which_nothing_is_is_known(queue_place: QueuePlace) -> None:
+    """The source of its dead letters is one that each queue has."""
+    dead, store = SOURCE._replace(dead=True), queue_place.store
+    assert (await store.take(dead, RULES, [LoanWish(1, "w1")], TakeCall("n1", "1"))).loans == [None]
+    (state,) = await store.states([dead])
+    assert state is not None
+    assert (state.fed, state.size, [name for name, _ in state.consumers]) == (0, 0, ["w1"])
+    assert state.asked == queue_place.clock.micros
+    await store.redrive(dead, 9)
+    assert (await store.feed(dead, 0, 0, 9, grouped([Reference(5)]), 100)).fed == 9
+    (loan,) = (await store.take(dead, RULES, [LoanWish(1, "w1")], TakeCall("n1", "2"))).loans
+    assert positions(loan) == [5]
+    assert (await store.take(SOURCE, RULES, [LoanWish(1, "w1")], TakeCall("n1", "3"))).loans == [None]
+    assert await store.states([SOURCE]) == [None], "another one begins when something is fed"
+
+
 async def test_who_asks_until_when_the_last_loan_stands_is_told_so(window: Window) -> None:
     store, sources = window.place.store, [SOURCE, QueueSource("01NONE", SOURCE.shard)]
     assert await store.lent_until(sources) == 0

@@ -1,4 +1,7 @@
-"""docs/operations/broker-bounds.md has each bound of the broker with its value, and tests that are there."""
+"""docs/operations/broker-bounds.md has each bound of the broker with its value, and tests that are there.
+
+docs/queues.md names tests of bad input likewise.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from tests.pages import ROOT
 from tests.project.test_failure_modes import exists
 
 PAGE: Final = (ROOT / "docs" / "operations" / "broker-bounds.md").read_text(encoding="utf-8")
-ROWS: Final = [f"- **{row}" for row in PAGE.split("\n- **")[1:]]
+_QUEUES: Final = (ROOT / "docs" / "queues.md").read_text(encoding="utf-8")
+_OF_QUEUES: Final = _QUEUES.partition("## Bad input\n")[2].partition("\n## ")[0]
+ROWS: Final = [f"- **{row}" for page in (PAGE, _OF_QUEUES) for row in page.split("\n- **")[1:]]
 
 
 def test_it_has_every_bound_with_its_value() -> None:

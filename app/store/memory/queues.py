@@ -107,7 +107,7 @@ class MemoryQueues:
         return window.feed(self._clock.time(), expected, fed, groups, most, missed, dated)
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
-        window = self.windows.get(source)
+        window = self.windows.get(source) or (self._begun(source) if source.dead else None)
         if window is None:
             return Taken([HELD if rules.single else None] * len(wishes))
         number, taken = self._calls.get((source, call.node_id), ("", Taken([])))

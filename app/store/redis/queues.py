@@ -142,8 +142,9 @@ class RedisQueues:
         return Fed(int(found), int(size), int(asked), int(waits))
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
+        life = self._new_life() if source.dead else ""
         arguments: list[Argument] = [
-            *(source.queue_id, _dead(source), rules.loan, rules.max_deliveries, _flag(on=rules.ordered), rules.ttl),
+            *(source.queue_id, life, rules.loan, rules.max_deliveries, _flag(on=rules.ordered), rules.ttl),
             *(_flag(on=rules.single), f"{call.number} "),
         ]
         for one in wishes:

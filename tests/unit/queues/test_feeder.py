@@ -9,16 +9,19 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+import pytest
+
 from app.core.events.event import BEGINNING, Entry, Event, Position, Shard
 from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Reading, Slice
 from app.core.queues.dated import dated
-from app.core.queues.loans import HELD, DatedGroup, Fed, QueueSource, ReferenceGroup, SourceState
+from app.core.queues.loans import HELD, DatedGroup, Fed, LoanWish, QueueSource, ReferenceGroup, SourceState
 from app.core.queues.model import TopicRoute, encode_queue
 from app.core.queues.portion import portion_of
 from app.queues.sources import QueueSources
 from app.store.memory.events import MemoryEventLog
 from app.store.memory.queues import MemoryQueues
+from app.store.queues import TakeCall
 from tests.unit.queues.stage import SHARD, QueueStage
 from tests.waiting import eventually
 
@@ -268,6 +271,20 @@ async def test_a_deleted_queue_that_a_late_feeder_began_anew_is_forgotten() -> N
     stage.feeder.changed()
     await stage.feeder.round()
     assert await stage.state() is None
+
+
+async def test_a_deleted_queue_from_which_a_late_node_took_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer may wait on a node that learns a moment later, and each take begins the source of dead letters."""
+    monkeypatch.setattr("app.queues.feeder.SLOW_SECONDS", 0)
+    stage = QueueStage()
+    dead = stage.sources.dead(stage.queue)
+    await stage.feeder.round()
+    stage.queues.clear()
+    stage.feeder.changed()
+    await stage.feeder.round()
+    await stage.store.take(dead, stage.queue.options.rules, [LoanWish(1, "late")], TakeCall("n2", "1"))
+    await stage.feeder.round()
+    assert await stage.store.states([dead]) == [None]
 
 
 async def test_nobody_takes_from_a_queue_for_one_before_there_is_a_turn() -> None:

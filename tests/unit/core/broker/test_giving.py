@@ -27,7 +27,7 @@ def go_on(client: Peer) -> None:
         client.connection.resume()
 
 
-def test_filters_that_look_at_all_topics_and_bring_nothing_take_turns_with_others() -> None:
+def test_filters_that_bring_nothing_take_turns_with_others() -> None:
     """A packet of 256 KiB has room for 30,000 of these, which kept the broker from everybody else for minutes."""
     bench = patient(TOPICS)
     client, retained = bench.connected("client"), bench.broker.retained

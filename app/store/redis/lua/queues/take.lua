@@ -2,17 +2,21 @@
 -- Uses window.
 --
 -- KEYS  1-9 as in parts/window  10 the last call of this node
--- ARGV  1 id of the queue  2 'd' where it reads its dead letters  3 loan µs  4 most deliveries, 0 for ever  5 '1' where
+-- ARGV  1 id of the queue  2 where it reads its dead letters, the life of a window that begins with this; else ''  3 loan µs  4 most deliveries, 0 for ever  5 '1' where
 --       devices have an order  6 ttl µs, 0 for ever  7 '1' where one consumer takes at a time  8 id of the call
 --       9... for each wish: most, consumer, '1' where it is to be noted
 -- Reply {life, after how many µs the next loan runs out or a retry comes back, '' where nothing does or each wish has a
---       loan, then for each wish '', '-' where another consumer holds the queue, or {number, deliveries, until, references}}; life is '' where nothing was ever fed
+--       loan, then for each wish '', '-' where another consumer holds the queue, or {number, deliveries, until, references}}; life is '' where nothing was ever fed, and there are no dead letters
 -- Writes all keys. Repeated: the same loans, for a minute.
 -- Bounded: 32 due, 512 references looked at.
 
-local queue, dead, loan, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local queue, dead, loan, most = ARGV[1], ARGV[2] ~= '' and 'd' or '', tonumber(ARGV[3]), tonumber(ARGV[4])
 local ordered, ttl, single = ARGV[5] == '1', tonumber(ARGV[6]), ARGV[7] == '1'
-if not window.life then return {'', ''} end
+if not window.life then
+  if dead == '' then return {'', ''} end
+  window.life = ARGV[2]
+  redis.call('HSET', KEYS[1], 'fed', '0')
+end
 local before = redis.call('GET', KEYS[10])
 if before and string.sub(before, 1, #ARGV[8]) == ARGV[8] then
   return cmsgpack.unpack(string.sub(before, #ARGV[8] + 1))
