@@ -320,7 +320,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(waits_when_taken_over, "R28", ("not_begun_again",)),
             Mutant(webhooks_try_once, "R30", ("untold",)),
             Mutant(sends_what_another_has_claimed, "R31", ("held_twice", "held_after_end")),
-            Mutant(short_wait_is_enough, "FORGET", ("held_twice",)),
+            Mutant(short_wait_is_enough, "FORGET", ("held_twice", "answer_lost", "executed_twice")),
             # Frozen for longer than commands have, and not for so long that its session is another's.
             Mutant(
                 sends_however_old_the_claim,

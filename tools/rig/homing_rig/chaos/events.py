@@ -89,8 +89,8 @@ class Invoke:
 
     A COMMAND has `device`, `nonce` (in its params, echoed in the result; all attempts under one key share it), `key`
     where it has an idempotency key, and `mode`; `timeout` is that of the command, and `hold` how long it may be held
-    before that. Those with a `lane` of a device are invoked one after the other, as that lane is to have them. A READ or
-    CANCEL has `command_id`, and `timeout` is how long its client waits.
+    before that. Those with a `lane` of a device are invoked one after the other, as that lane is to have them.
+    A READ or CANCEL has `command_id`, and `timeout` is how long its client waits.
     """
 
     at: float
@@ -114,8 +114,8 @@ class Completion:
 
     `state` is a CommandState, or "gone" for 404 to a READ. `result_nonce` is the nonce in the result of the command,
     `late_nonce` the one in its late annex, `late` whether it has one. `overrun` is `finished_at` - `deadline`, both
-    from the answer. `claims` is how often a command that may be held was claimed. `reason` says in a word why there is no better answer (`refused`, `reset`, `timeout`, a problem's
-    slug).
+    from the answer. `claims` is how often a command that may be held was claimed. `reason` says in a word why there is
+    no better answer (`refused`, `reset`, `timeout`, a problem's slug).
     """
 
     at: float

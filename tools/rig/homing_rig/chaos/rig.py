@@ -209,6 +209,9 @@ async def rig_of(
         for service in (redis_service, broker):
             stack.push_async_callback(service.kill)
             await service.start()
+        witness = Witness(broker.port)  # before nodes, as they may take long: the broker forgets counts after a minute
+        stack.push_async_callback(witness.stop)
+        await witness.start()
         proxies: dict[str, RemoteProxy] = {}
         ways = await stack.enter_async_context(ProxyProcess(folder / "proxies.log"))
         pair = await _pair(stack, redis_service, folder, ways, proxies) if scenario.replica else None
@@ -228,9 +231,6 @@ async def rig_of(
             nodes[name] = NodeProcess(name, folder, command, settings, forked=options.forked)
             stack.push_async_callback(nodes[name].kill)
         await asyncio.gather(*(node.start() for node in nodes.values()))
-        witness = Witness(broker.port)
-        stack.push_async_callback(witness.stop)
-        await witness.start()
         session = await stack.enter_async_context(
             aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from time import perf_counter
 from typing import Annotated, Final
@@ -231,10 +231,13 @@ async def _hold(url: str, commands: int, lasts: timedelta) -> None:
 
 async def _left(client: Redis, before: int) -> int:
     """Return how many keys more than before there are when no more go."""
-    until = perf_counter() + GONE_SECONDS
-    while (more := await client.dbsize() - before) > 0 and perf_counter() < until:
-        await asyncio.sleep(1.0)
-    return int(more)
+
+    async def is_as_before() -> bool:
+        return int(await client.dbsize()) <= before
+
+    with suppress(TimeoutError):
+        await eventually(is_as_before, GONE_SECONDS)
+    return int(await client.dbsize()) - before
 
 
 async def _memory(client: Redis) -> int:

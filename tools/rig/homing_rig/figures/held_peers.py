@@ -1,11 +1,14 @@
-"""Held commands beside the queue that a broker keeps for the session of a device that is away."""
+"""Held commands beside the queue that a broker keeps for a session, and fleet runs beside a loop of one's own."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
 
 import orjson
 from paho.mqtt import client as paho
@@ -26,6 +29,8 @@ CANCELLED, LAPSED = range(2)
 HOUR: Final = 3600
 HELLO: Final = b'{"id": "hello", "status": "ok"}'
 AT_A_TIME: Final = 64
+TAKES_SECONDS: Final = 0.1
+"""From a command of a roll-out to the answer of its device."""
 QUIET_SECONDS: Final = 2.0
 """When nothing has come for so long, nothing more comes."""
 
@@ -33,10 +38,10 @@ QUIET_SECONDS: Final = 2.0
 class _Devices:
     """Devices on one connection, with a book of the commands that they got."""
 
-    def __init__(self, port: int, names: Sequence[str], *, kept: float = 0) -> None:
-        """`kept`: for how many seconds the broker keeps their session while they are away."""
+    def __init__(self, port: int, names: Sequence[str], *, kept: float = 0, takes: float = 0) -> None:
+        """`kept`: seconds for which the broker keeps their session; `takes`: seconds until they answer."""
         self.got = Counter[str]()
-        self._port, self._names, self._kept = port, names, kept
+        self._port, self._names, self._kept, self._takes = port, names, kept, takes
         self._client = paho.Client(
             CallbackAPIVersion.VERSION2, f"devices-{names[0]}", protocol=MQTTProtocolVersion.MQTTv5
         )
@@ -70,13 +75,14 @@ class _Devices:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def _noted(self, *_told: Any) -> None:  # noqa: ANN401 - as paho calls it
+    def _noted(self, *_told: object) -> None:
         self._subscribed += 1
 
     def _take(self, client: paho.Client, _data: object, message: paho.MQTTMessage) -> None:
         name, command = message.topic.split("/")[1], orjson.loads(message.payload)
         self.got[name] += 1
-        client.publish(f"homing/{name}/response", orjson.dumps({"id": command["id"], "status": "ok"}), 1)
+        answer = orjson.dumps({"id": command["id"], "status": "ok"})
+        threading.Timer(self._takes, client.publish, (f"homing/{name}/response", answer, 1)).start()
 
 
 async def peers(
@@ -110,6 +116,27 @@ async def peers(
                 await found.rest()
                 found.go()
         _tell(findings, "held by Homing", names, found.got, most=0)
+        await _roll_out(findings, broker.port, [f"rolled-{number}" for number in range(devices)])
+
+
+async def _roll_out(findings: Findings, port: int, names: Sequence[str]) -> None:
+    """Kill a loop of one's own half-way, and let it go on."""
+    found = _Devices(port, names, takes=TAKES_SECONDS)
+    await found.come()
+    with TemporaryDirectory() as folder:
+        command = (sys.executable, "-m", "homing_rig.figures.by_hand", str(port), f"{folder}/done", *names)
+        process = await asyncio.create_subprocess_exec(*command)
+        await eventually(lambda: len(found.got) >= len(names) // 2)
+        process.kill()
+        await process.wait()
+        process = await asyncio.create_subprocess_exec(*command)
+        await process.wait()
+    await found.rest()
+    found.go()
+    findings.figure(
+        "a loop of one's own, killed half-way: devices that got two", sum(one > 1 for one in found.got.values())
+    )
+    findings.figure("a loop of one's own, killed half-way: devices that got none", len(names) - len(found.got))
 
 
 def _publish(port: int, version: MQTTProtocolVersion, names: Sequence[str]) -> None:

@@ -43,7 +43,8 @@ class _Marks:
         while True:
             with suppress(RedisError):
                 marks, holder = await self.rig.redis.hget(run, "marks"), await self.rig.redis.get(lease)
-                self._note(marks or b"")
+                if marks:
+                    self._note(marks)
                 self.drivers |= {holder.decode().partition(" ")[0]} if holder else set()
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -56,7 +56,7 @@ async def race(rig: Rig) -> None:
     rounds = ceil(total / ROUND)
     for number in range(rounds):
         commands = total * (number + 1) // rounds - total * number // rounds
-        await _round(rig, books, commands, _part(rig, number, rounds), f"round {number + 1} of {rounds}")
+        await _round(rig, books, commands, number, rounds)
     await rig.settle()
     measure(rig)
     got = sum((fleet.executions for fleet in rig.fleets), Counter[str]())
@@ -74,7 +74,8 @@ async def race(rig: Rig) -> None:
     }
 
 
-async def _round(rig: Rig, books: _Books, commands: int, faults: Sequence[Fault], name: str) -> None:
+async def _round(rig: Rig, books: _Books, commands: int, number: int, rounds: int) -> None:
+    name = f"round {number + 1} of {rounds}"
     rig.phase = f"{name}: holding commands for devices that are away"
     held = await rig.load.run(rig.job(hold=HOLD, commands=commands))
     lapsing = await rig.load.run(rig.job(hold=BRIEF_HOLD, group="brief", commands=max(1, len(held) // ONE_IN)))
@@ -84,12 +85,12 @@ async def _round(rig: Rig, books: _Books, commands: int, faults: Sequence[Fault]
     fleet = await rig.start_fleet()
     rig.phase = f"{name}: devices come back, and nodes and Redis die"
     over = asyncio.Event()
-    greeting = asyncio.create_task(_greet(rig, fleet, _lasts(rig) * commands / (rig.form.commands or commands), over))
+    greeting = asyncio.create_task(_greet(rig, fleet, _lasts(rig) / rounds, over))
     raced = kept[::ONE_IN]
     racing = asyncio.create_task(_each(raced, lambda call: rig.ask("DELETE", _place(call)), at_a_time=1))
     for task in (greeting, racing):
         rig.stack.callback(task.cancel)
-    await rig.nemesis.run(faults)
+    await rig.nemesis.run(_part(rig, number, rounds))
     await rig.nemesis.heal()
     rig.phase = f"{name}: waiting for what was held"
     await racing

@@ -76,8 +76,8 @@ def _freezes(rng: random.Random, form: Form) -> list[Fault]:
 FREEZE = Scenario(
     name="FREEZE",
     title="nodes freeze while they claim held commands",
-    provoke="as in R31, but each 13 s a random node gets SIGSTOP for 1 to 12 s: shorter and longer than the time of the "
-    "commands (3 s), and than its lease (5 s)",
+    provoke="as in R31, but each 13 s a random node gets SIGSTOP for 1 to 12 s: shorter and longer than the time of "
+    "the commands (3 s), and than its lease (5 s)",
     figures=(
         *HELD,
         Figure(
