@@ -82,6 +82,7 @@ def open_way_out(
             open_commands=open_commands,
             clock=kernel.clock,
             node_id=node_id,
+            counters=kernel.counters,
             tells=absence.tells,
         ),
     )

@@ -4,41 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Final, NamedTuple
+from math import inf
+from typing import Final
 
 import structlog
 
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
+from app.commands.deadlines.missed_ends import AT_ONCE, Due, MissedEnds
 from app.core.clock import Clock
 from app.core.commands.command import CommandState
 from app.core.commands.reach import timed_out
 from app.core.commands.routing import Outcome
 from app.core.errors import CommandNotFoundError, IllegalTransitionError, UnavailableError, UnreadableRecordError
 from app.runtime.listeners import Listeners
-from app.runtime.telemetry import Bursts
+from app.runtime.telemetry import Bursts, Counters
 from app.store.commands import CommandWriter
 from app.store.rules import NO_RESPONSE
 
-RETRY_SECONDS = 0.5
 PATIENCE_SECONDS = 1.0
 """Callers whose command is past its deadline for so long, while the store is away, wait no longer."""
 DISOWNED_SECONDS: Final = 1.0
 """The time after which the store carries out no registration any more that its caller has given up."""
-BATCH = 500
-
-
-class _Due(NamedTuple):
-    at: float
-    command_id: str
-    state: CommandState
-    error: bytes | None
-    kept_at: float = 0.0
-    since: float | None = None
-    """The instant at which it was due first, where the store was away then."""
-    only_held: bool = False
+MOST_UNKNOWN: Final = 10_000
+"""The most ends that are missed of commands that are not open here, and perhaps on record: others end them later."""
 
 
 class Expirer:
@@ -54,6 +46,7 @@ class Expirer:
         open_commands: OpenCommands,
         clock: Clock,
         node_id: str,
+        counters: Counters,
         tells: Callable[[str], bool] = lambda _profile: False,
     ) -> None:
         """`tells` is whether the broker says that nobody is subscribed to a command of this profile."""
@@ -64,7 +57,9 @@ class Expirer:
         self._open_commands = open_commands
         self._clock = clock
         self._node_id = node_id
-        self._due: list[_Due] = []
+        self._counters = counters
+        self._due: list[Due] = []
+        self._missed = MissedEnds(clock)
         self._changed = asyncio.Event()
         self._bursts = Bursts(clock)
         self._log = structlog.get_logger()
@@ -72,7 +67,7 @@ class Expirer:
     def keep(self, command_id: str, timeout: timedelta) -> None:
         """Time the command out after `timeout` from now, unless it is closed by then."""
         now = self._clock.monotonic()
-        self._push(_Due(now + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, None, now))
+        self._push(Due(now + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, None, now))
         self.kept(command_id, timeout)
 
     def disown(self, command_id: str, error: bytes) -> None:
@@ -81,7 +76,7 @@ class Expirer:
         In a moment, as the store may yet put it on record. When the store is away, as soon as it is back.
         """
         now = self._clock.monotonic()
-        self._push(_Due(now + DISOWNED_SECONDS, command_id, CommandState.UNSENT, error, now, only_held=True))
+        self._push(Due(now + DISOWNED_SECONDS, command_id, CommandState.UNSENT, error, now, only_held=True))
 
     async def end(
         self, command_id: str, state: CommandState, error: bytes | None = None, *, only_held: bool = False
@@ -91,9 +86,16 @@ class Expirer:
         With `only_held`, one that a node has claimed meanwhile stays as it is, and UnavailableError says that the store
         is away. Without an error one that has timed out gets what is known of it.
         """
-        return await self._end(_Due(self._clock.monotonic(), command_id, state, error, only_held=only_held))
+        due = Due(self._clock.monotonic(), command_id, state, error, only_held=only_held)
+        try:
+            return await self._end(due)
+        except UnavailableError as failure:
+            if only_held:
+                raise
+            self._miss(due, failure)
+            return None
 
-    async def _end(self, due: _Due) -> Outcome | None:
+    async def _end(self, due: Due) -> Outcome | None:
         command_id, state, error = due.command_id, due.state, due.error
         pending = None if due.only_held else self._open_commands.get(command_id)
         if state is CommandState.TIMED_OUT and error is None:
@@ -107,21 +109,27 @@ class Expirer:
             return None
         except IllegalTransitionError:
             return None  # it was sent after all: its deadline ends it
-        except UnavailableError as failure:
-            if due.only_held:
-                raise
-            self._tell_not_ended(command_id, state, failure)
-            now = self._clock.monotonic()
-            since = due.at if due.since is None else due.since
-            if state is CommandState.TIMED_OUT and now - since >= PATIENCE_SECONDS:
-                self._open_commands.give_up(command_id)
-            self._push(_Due(now + RETRY_SECONDS, command_id, state, error, now, since))
-            return None
         if finished.won:
             self._open_commands.ended(finished.outcome)
         else:
             self._open_commands.complete(finished.outcome)
         return finished.outcome
+
+    def _miss(self, due: Due, failure: UnavailableError) -> None:
+        """Try it again when the store may be back."""
+        self._tell_not_ended(due.command_id, due.state, failure)
+        if len(self._missed) >= len(self._open_commands) + MOST_UNKNOWN and due.command_id not in self._open_commands:
+            self._counters["drop.missed_end"] += 1
+            return
+        self._missed.add(due)
+        self._changed.set()
+
+    def _send_callers_away(self) -> None:
+        """Let no caller wait for the store who is past the deadline already."""
+        before = self._clock.monotonic() - PATIENCE_SECONDS
+        for due in self._missed:
+            if due.state is CommandState.TIMED_OUT and due.at <= before:
+                self._open_commands.give_up(due.command_id)
 
     def _tell_not_ended(self, command_id: str, state: CommandState, failure: UnavailableError) -> None:
         count = self._bursts.count(state.value)
@@ -138,25 +146,41 @@ class Expirer:
     async def run(self) -> None:
         """End what is due, until cancelled."""
         while True:
-            due = self._pop_due()
-            if due:
-                await asyncio.gather(*map(self._end_due, due))
+            due, missed = self._pop_due(AT_ONCE), self._missed.pop_due(self._concerns_us)
+            if not (due or missed):
+                await self._rest()
                 continue
-            self._changed.clear()
-            delay = self._due[0].at - self._clock.monotonic() if self._due else None
-            try:
-                async with asyncio.timeout(delay):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            taken, taken_later = await asyncio.gather(self._end_all(due), self._end_all(missed))
+            if len(due) == AT_ONCE and not taken:  # the store is away: nor does it take the next ones
+                for one in self._pop_due(len(self._due)):
+                    self._missed.add(one)
+            if taken_later:
+                self._missed.taken()
+            elif missed:
+                self._send_callers_away()
 
-    async def _end_due(self, due: _Due) -> None:
+    async def _rest(self) -> None:
+        """Return when something is due, or may be."""
+        self._changed.clear()
+        next_at = min(self._due[0].at if self._due else inf, self._missed.next_at)
+        delay = next_at - self._clock.monotonic() if next_at < inf else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._changed.wait()
+
+    async def _end_all(self, ends: Sequence[Due]) -> int:
+        """Return how many of them the store has taken."""
+        return sum(await asyncio.gather(*map(self._end_due, ends)))
+
+    async def _end_due(self, due: Due) -> bool:
         try:
             await self._end(due)
-        except UnavailableError:  # of what is held: all else is kept by `_end` itself
-            self._push(due._replace(at=self._clock.monotonic() + RETRY_SECONDS))
+        except UnavailableError as failure:
+            self._miss(due, failure)
+            return False
+        return True
 
-    def _push(self, due: _Due) -> None:
+    def _push(self, due: Due) -> None:
         earliest = not self._due or due.at < self._due[0].at
         heapq.heappush(self._due, due)
         if earliest:
@@ -169,16 +193,16 @@ class Expirer:
         self._due = [due for due in self._due if self._concerns_us(due)]
         heapq.heapify(self._due)
 
-    def _pop_due(self) -> list[_Due]:
+    def _pop_due(self, most: int) -> list[Due]:
         now = self._clock.monotonic()
-        due: list[_Due] = []
-        while self._due and self._due[0].at <= now and len(due) < BATCH:
+        due: list[Due] = []
+        while self._due and self._due[0].at <= now and len(due) < most:
             one = heapq.heappop(self._due)
             if self._concerns_us(one):
                 due.append(one)
         return due
 
-    def _concerns_us(self, due: _Due) -> bool:
+    def _concerns_us(self, due: Due) -> bool:
         # A command that is ended as unsent was closed here already, and is still open in the store.
         if due.state is not CommandState.TIMED_OUT:
             return True

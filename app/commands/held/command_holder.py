@@ -13,11 +13,11 @@ from app.commands.held.drainer import Drainer
 from app.commands.send.admission import CommandAdmission
 from app.commands.send.invoker import Invocation
 from app.commands.send.registrar import CommandRequest, Registrar
-from app.commands.send.unsent import name_command, not_sent
+from app.commands.send.unsent import may_be_on_record, name_command, not_sent
 from app.core.access.callers import Caller
 from app.core.access.places import ConcurrencyPermit
 from app.core.clock import Clock
-from app.core.errors import HomingError, InvalidInputError, NotYetError, StoreUnavailableError
+from app.core.errors import InvalidInputError, NotYetError
 from app.core.profiles.profile import DeviceProfile
 from app.store.commands import CommandWriter, Joined
 
@@ -97,10 +97,9 @@ class CommandHolder:
                 self._waiters.leave(identity, waiter)
             for tell in self._observers.refused:
                 tell(registration, opened_at, error)
-            if not isinstance(error, HomingError) or isinstance(error, StoreUnavailableError):
-                name_command(identity, error)
-                if not request.is_found_again:  # else whoever repeats the call gets it
-                    self._expirer.disown(identity, not_sent(error))
+            name_command(identity, error)
+            if may_be_on_record(error) and not request.is_found_again:  # else whoever repeats the call gets it
+                self._expirer.disown(identity, not_sent(error))
             raise
         if isinstance(registered, Joined):
             if waiter is not None:

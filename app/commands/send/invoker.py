@@ -19,6 +19,7 @@ from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest, Registrar
 from app.commands.send.unsent import (
     device_offline,
+    may_be_on_record,
     may_be_sent_again,
     name_command,
     no_subscriber,
@@ -36,7 +37,6 @@ from app.core.errors import (
     HomingError,
     InvalidInputError,
     PublishUnconfirmedError,
-    StoreUnavailableError,
     UnpublishableError,
 )
 from app.core.messages import Receipt
@@ -182,7 +182,7 @@ class Invoker:
             self._forget(identity, waiter)
             for tell in self._observers.refused:
                 tell(registration, pending.opened_at, error)
-            if not isinstance(error, HomingError) or isinstance(error, StoreUnavailableError):
+            if may_be_on_record(error):
                 self._give_up(request, registration, not_sent(error))
             name_command(identity, error)
             raise

@@ -11,7 +11,7 @@ from typing import Any, Final
 from app.core.commands.command import Command, CommandState
 from app.core.commands.faults import fault
 from app.core.commands.routing import Outcome
-from app.core.errors import HomingError, UnavailableError, UnpublishableError
+from app.core.errors import HomingError, StoreUnavailableError, UnavailableError, UnpublishableError
 
 NOT_SENT: Final = "not_sent"
 """Error code of a command that did not leave, and may when it is tried again."""
@@ -47,6 +47,13 @@ def not_sent(error: BaseException) -> bytes:
     reason = str(error) if isinstance(error, HomingError) else "the node failed before it was sent"
     code = error.code if isinstance(error, UnpublishableError) else NOT_SENT
     return fault(code, reason)
+
+
+def may_be_on_record(error: BaseException) -> bool:
+    """True if a registration that ended so was perhaps carried out."""
+    if isinstance(error, StoreUnavailableError):
+        return error.asked
+    return not isinstance(error, HomingError)
 
 
 def name_command(identity: str, error: BaseException, command: Command | None = None) -> None:

@@ -35,6 +35,11 @@ class UnavailableError(HomingError):
 class StoreUnavailableError(UnavailableError):
     """The state store did not answer within the budget of the call."""
 
+    def __init__(self, reason: str = "", *, asked: bool = True) -> None:
+        super().__init__(reason)
+        self.asked = asked
+        """False where the call was not sent to the store, which so carries nothing out."""
+
 
 class StoreRefusedError(StoreUnavailableError):
     """The store answered with an error that trying again does not mend."""

@@ -30,7 +30,7 @@ class Call:
     None for a single one. `writes` says whether replicas are to have what it changed.
     """
 
-    __slots__ = ("deadline", "future", "packed", "replies", "since", "writes")
+    __slots__ = ("deadline", "future", "packed", "replies", "sent", "since", "writes")
 
     def __init__(
         self,
@@ -47,6 +47,8 @@ class Call:
         self.future = future
         self.since = since
         self.deadline = deadline
+        self.sent = False
+        """A lane has taken it, so that Redis may carry it out."""
 
     @property
     def patient(self) -> bool:
@@ -62,6 +64,10 @@ class Call:
         """Let the caller fail, if it still waits."""
         if not self.future.done():
             self.future.set_exception(error)
+
+    def give_up(self, reason: str) -> None:
+        """Let the caller fail, if it still waits, as there was no answer."""
+        self.fail(StoreUnavailableError(reason, asked=self.sent))
 
 
 class CallQueue:
@@ -113,7 +119,7 @@ class CallQueue:
         while len(self._waiting) >= self._bound:
             if deadline < math.inf:
                 self._counters["store.rejected"] += 1
-                raise StoreUnavailableError("too many calls wait for the store")
+                raise StoreUnavailableError("too many calls wait for the store", asked=False)
             await self._room()
 
     def add(self, call: Call) -> None:
@@ -141,6 +147,7 @@ class CallQueue:
             while self._waiting and len(batch) < most:
                 call = self._waiting.popleft()
                 if not call.future.done():
+                    call.sent = True
                     batch.append(call)
             if self._crowd:
                 _wake_all(self._crowd)
@@ -178,7 +185,7 @@ class CallQueue:
         """Let everybody fail who waits, and refuse who comes."""
         self._open = False
         for call in (*self._waiting, *self._taken):
-            call.fail(StoreUnavailableError("the store was closed"))
+            call.give_up("the store was closed")
         self._waiting.clear()
         _wake_all(self._crowd)
         if self._ticker is not None:
@@ -198,7 +205,7 @@ class CallQueue:
         for call in (*self._waiting, *self._taken):
             if call.deadline <= now and not call.future.done():
                 self._counters["store.timed_out"] += 1
-                call.fail(StoreUnavailableError("the store did not answer in time"))
+                call.give_up("the store did not answer in time")
         if any(call.future.done() for call in self._waiting):
             self._waiting = deque(call for call in self._waiting if not call.future.done())
             _wake_all(self._crowd)

@@ -134,7 +134,7 @@ class HeldSlots:
             if held.timer is not None:
                 held.timer.cancel()
             for call in held.calls:
-                call.fail(StoreUnavailableError("the store was closed"))
+                call.give_up("the store was closed")
         self._held.clear()
         if self._ticker is not None:
             self._ticker.cancel()
@@ -176,7 +176,7 @@ class HeldSlots:
             for call in held.calls:
                 if call.deadline <= now and not call.future.done():
                     self._counters["store.timed_out"] += 1
-                    call.fail(StoreUnavailableError("the store did not answer in time"))
+                    call.give_up("the store did not answer in time")
             if any(call.future.done() for call in held.calls):
                 held.calls = deque(call for call in held.calls if not call.future.done())
         self._ticker = loop.call_later(TICK_SECONDS, self._tick) if self._held else None

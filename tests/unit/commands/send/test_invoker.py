@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,33 @@ async def test_F3_what_was_perhaps_registered_and_is_never_sent_ends_as_unsent()
     await member.invoker.drained()
     assert (await only_command(assembly)).state is CommandState.UNSENT
     assert lamp.received == []
+
+
+class TakesNothing(MemoryStateStore):
+    """Answers no registration, and counts what is to be ended."""
+
+    was_asked = True
+    finished = 0
+
+    async def register(self, registration: Registration) -> Registered | Joined:
+        raise StoreUnavailableError("no reply", asked=self.was_asked)
+
+    async def finish(self, *args: Any, **named: Any) -> Finished:
+        self.finished += 1
+        return await super().finish(*args, **named)
+
+
+@pytest.mark.parametrize("ends", [1, 0])
+async def test_only_what_the_store_was_asked_for_may_be_on_record(ends: int) -> None:
+    assembly = await assemble(make_store=lambda clock, wake: TakesNothing(clock, wake=wake))
+    assert isinstance(assembly.store, TakesNothing)
+    assembly.store.was_asked = ends > 0
+    member = assembly.members[0]
+    with pytest.raises(StoreUnavailableError) as refused:
+        await member.invoker.invoke(request(), park=True)
+    await member.invoker.drained()
+    assert refused.value.command_id
+    assert assembly.store.finished == ends
 
 
 async def test_F14_a_retry_joins_the_running_command_from_any_node() -> None:
