@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from app.core.errors import InvalidInputError
+from app.core.errors import InvalidInputError, UnavailableError
 from app.core.webhooks.endpoints import Endpoint
 from app.store.webhooks import WebhookStore
 
@@ -28,6 +28,8 @@ class EndpointBook:
         self._store = store
         self._tenant_of = tenant_of
         self._endpoints: Mapping[str, Endpoint] = {}
+        self.is_read = False
+        """True once the endpoints are known; later they may be those of a while ago."""
         self._wanting: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def get(self, endpoint_id: str) -> Endpoint | None:
@@ -42,6 +44,7 @@ class EndpointBook:
     async def refresh(self) -> None:
         """Read them; StoreUnavailableError."""
         found = {one.id: one for one in await self._store.endpoints()}
+        self.is_read = True
         if found != self._endpoints:
             self._endpoints = found
             self._wanting.clear()
@@ -53,8 +56,11 @@ class EndpointBook:
     def told_of(self, device_id: str, profile: str, method: str, named: Sequence[str] = ()) -> tuple[str, ...]:
         """Return who is told of a command: those whose filter fits, and those that its caller names.
 
-        InvalidInputError for a name that is no endpoint of the device's tenant.
+        InvalidInputError for a name that is no endpoint of the device's tenant. UnavailableError before they were read
+        for the first time: a command that is sent then would never be told of.
         """
+        if not self.is_read:
+            raise UnavailableError("this node has not read yet which webhooks there are")
         for one in named:
             endpoint = self._endpoints.get(one)
             if endpoint is None or endpoint.tenant != self._tenant_of(device_id):

@@ -1,0 +1,51 @@
+"""The webhooks as a node knows them: it does not take a command before it knows who is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.core.errors import StoreUnavailableError, UnavailableError
+from app.core.webhooks.endpoints import Endpoint, EventType
+from app.store.memory.webhooks import MemoryWebhooks
+from app.webhooks.book import EndpointBook
+
+ALL = Endpoint(
+    id="wh_01M70000000000000000000000",
+    tenant="",
+    url="https://example.com/hook",
+    events=frozenset((EventType.SUCCEEDED,)),
+    devices="*",
+    methods="*:*",
+    created_at=1,
+)
+
+
+class AwayWebhooks(MemoryWebhooks):
+    """Answers when it is there."""
+
+    away = True
+
+    async def endpoints(self) -> Sequence[Endpoint]:
+        if self.away:
+            raise StoreUnavailableError("away")
+        return await super().endpoints()
+
+
+async def test_who_is_told_is_not_known_before_it_was_read_once() -> None:
+    """A node that came back while the store was away took commands of which nobody was ever told."""
+    hooks = AwayWebhooks(lambda: 1)
+    await hooks.put_endpoint(ALL, None)
+    book = EndpointBook(hooks, lambda _: "")
+    with pytest.raises(StoreUnavailableError):
+        await book.refresh()
+    with pytest.raises(UnavailableError):
+        book.told_of("dock-1", "dji", "take_off")
+    hooks.away = False
+    await book.refresh()
+    assert book.told_of("dock-1", "dji", "take_off") == (ALL.id,)
+    hooks.away = True
+    with pytest.raises(StoreUnavailableError):
+        await book.refresh()
+    assert book.told_of("dock-2", "dji", "take_off") == (ALL.id,)
