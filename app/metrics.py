@@ -82,6 +82,9 @@ _BUILD: Final = Family("homing_build", "info", "Versions, and the node's id", ("
 _LAST_ROUND_TRIP: Final = Family(
     "homing_store_last_round_trip_seconds", "gauge", "How long the latest round trip to the store took"
 )
+_PRIMARY: Final = Family(
+    "homing_store_primary_up", "gauge", "1 for a primary of a Redis Cluster that answers", ("primary",)
+)
 
 _TOTAL: Final = Family(
     "homing_command_seconds", "histogram", "Home: from the call to the hand-over of the outcome", ("profile", "outcome")
@@ -109,7 +112,7 @@ _ROUND_TRIP: Final = Family("homing_store_round_trip_seconds", "histogram", "Rou
 FAMILIES: Final = (
     *(_COMMANDS, _TOTAL, _IN_FLIGHT, _WAITERS, _REGISTER, _PUBLISH, _RESPONSE, _RECORD, _DELIVER),
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
-    *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
+    *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP, _PRIMARY),
     *held_gauges.FAMILIES,
     *queue_gauges.FAMILIES,
     *dict.fromkeys(family for table in TABLES for family in table.families()),
@@ -215,6 +218,7 @@ class NodeMetrics(Collector):
         yield _histogram(_WAIT, {(): measures.wait})
         yield _histogram(_ROUND_TRIP, {(): measures.round_trip})
         yield _gauge(_LAST_ROUND_TRIP, {(): measures.last_round_trip})
+        yield _gauge(_PRIMARY, {(place,): up for place, up in measures.primaries().items()})
 
     def _counters(self) -> Iterator[Metric]:
         """All counters: one that is new and in no table shows as well."""

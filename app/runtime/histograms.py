@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -52,6 +52,8 @@ class StoreMeasures:
         self.round_trip = Histogram()
         """From sending a batch to its last reply."""
         self.last_round_trip = 0.0
+        self.primaries: Callable[[], Mapping[str, bool]] = dict
+        """Whether each primary of a Redis Cluster answers; nothing where there is one server."""
 
     def exchanged(self, calls: int, waited: float, seconds: float) -> None:
         """A round trip is over."""

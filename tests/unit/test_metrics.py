@@ -61,6 +61,15 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
+async def test_each_primary_of_a_redis_cluster_is_shown_as_the_store_sees_it() -> None:
+    assembly = await assemble()
+    assert "homing_store_primary_up" not in {name for name, _ in scrape(assembly)}
+    assembly.members[0].node.observed.measures.store.primaries = lambda: {"r1:6379": True, "r2:6379": False}
+    samples = scrape(assembly)
+    assert value(samples, "homing_store_primary_up", primary="r1:6379") == 1
+    assert value(samples, "homing_store_primary_up", primary="r2:6379") == 0
+
+
 def test_a_bucket_has_what_is_at_most_its_bound() -> None:
     histogram = Histogram((1.0, 2.0))
     for one in (0.5, 1.0, 1.5, 2.0, 2.5):
@@ -251,6 +260,7 @@ async def test_every_family_has_its_samples_under_its_name_and_labels() -> None:
     counters.update({"latency.written": 1, "brand.new": 1, "refused.limit-reached": 1, "dropped_of.dji.not_json": 1})
     await Lamp(assembly.broker, at_once).start()
     await (await assembly.members[0].invoker.invoke(request(), park=True)).wait(AS_LONG_AS_IT_TAKES)
+    assembly.members[0].node.observed.measures.store.primaries = lambda: {"r1:6379": True}
     found: dict[str, set[str]] = {}
     for name, labels in scrape(assembly):
         found.setdefault(name, set()).update({label for label, _ in labels} - {"le"})

@@ -68,6 +68,11 @@ class Combiner:
         return any(lane.connected for lane in self._lanes)
 
     @property
+    def serves(self) -> bool:
+        """True if it gets answers, as far as we know."""
+        return any(lane.connected and not lane.silent for lane in self._lanes)
+
+    @property
     def queue(self) -> CallQueue:
         """The calls that wait here."""
         return self._queue

@@ -9,7 +9,7 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -60,6 +60,8 @@ class SlotRouter:
         self._leaving: set[asyncio.Task[None]] = set()
         self._held = HeldSlots(self._dispatch, counters)
         self._closed = False
+        if measures is not None:
+            measures.primaries = self.primaries
 
     @property
     def connected(self) -> bool:
@@ -178,6 +180,11 @@ class SlotRouter:
         """True while a primary is away, or somebody waits for a slot."""
         return len(self._held) > 0 or not all(one.connected for one in self._members.values())
 
+    def primaries(self) -> Mapping[str, bool]:
+        """Each primary, and whether it answers, as far as we know."""
+        known = () if self._slots is None else self._slots.primaries
+        return {shown_place(one): one in self._members and self._members[one].serves for one in known}
+
     async def _pack(self, slot: int, commands: Sequence[Command], budget: float) -> list[Any]:
         """The replies of commands of one slot, with the errors of those that Redis refused for good."""
         writing = any(map(writes, commands))
@@ -238,13 +245,13 @@ class SlotRouter:
         while len(self._held) >= self._options.max_queue:
             if deadline < math.inf:
                 self._counters["store.rejected"] += 1
-                raise StoreUnavailableError("too many calls wait for the store")
+                raise StoreUnavailableError("too many calls wait for the store", asked=False)
             await asyncio.sleep(TICK_SECONDS)
 
     def _dispatch(self, call: SlotCall, member: Combiner | None = None) -> None:
         """Let the member serve it that has its slot, or park it."""
         if self._closed:
-            call.fail(StoreUnavailableError("the store is closed"))
+            call.give_up("the store is closed")
             return
         if self._held.keeps(call):
             self._held.park(call, away=self._held.away(call.slot))
