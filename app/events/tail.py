@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import structlog
 
 from app.core.clock import Clock
-from app.core.errors import CapacityError, HomingError
+from app.core.errors import CapacityError, HomingError, UnavailableError
 from app.core.events.event import BEGINNING, Event, Position, Shard, size_of
-from app.core.events.reading import EVERYTHING, Cursor, Reading
+from app.core.events.reading import EVERYTHING, Cursor, Reading, Slice
 from app.core.filtertree import FilterTree, topic_pattern
 from app.events.reader import Databases, EventsReader
 from app.runtime.tasks import end
@@ -275,24 +276,27 @@ class _Tail:
     async def _run(self) -> None:
         while True:
             try:
-                await self._store.wait(self._database, self._positions)
-                await self._read()
+                heads = await self._store.wait(self._database, self._positions)
+                await self._read(heads)
             except Exception as error:  # noqa: BLE001 - it is told, and those who follow must not wait for ever
                 self._was_away = True
                 self._failed(self._database, error)
                 await asyncio.sleep(self._again)
 
-    async def _read(self) -> None:
-        """All shards or none: what was read of one comes again when another one cannot be read."""
+    async def _read(self, heads: Sequence[Position]) -> None:
+        """All shards that have more, or none: what was read of one comes again when another one cannot be read."""
         before = self._positions
         parts = [
             await self._store.read(shard, Reading(EVERYTHING, position), STEP)
-            for shard, position in zip(self._shards, before, strict=True)
+            if head > position
+            else Slice((), position, more=False)
+            for shard, position, head in zip(self._shards, before, heads, strict=True)
         ]
         gone = BEGINNING
         if self._was_away:
-            gone = await self._reader.gap(self._database, Cursor(before)) or BEGINNING
-        self._was_away = False
+            with suppress(UnavailableError):  # while a part of the log is away, nobody can say
+                gone = await self._reader.gap(self._database, Cursor(before)) or BEGINNING
+                self._was_away = False
         lost = tuple(max(part.lost, gone) for part in parts)
         self._positions = positions = tuple(part.position for part in parts)
         found = sorted(event for part in parts for event in part.events)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.errors import QueueNotFoundError
+from app.core.errors import QueueNotFoundError, StoreUnavailableError
 from app.core.events.event import BEGINNING, Position, Shard
 from app.core.queues.model import DeclaredQueue
 from app.queues.book import QueueBook
@@ -40,7 +40,10 @@ class QueueMoves:
         """Return where the last event of a shard is; BEGINNING where it has none."""
         shards = self._sources.shards(shard.database)
         heads = await self._log.wait(shard.database, [BEGINNING - 1] * len(shards))  # which each of them is behind
-        return heads[shards.index(shard)]
+        head = heads[shards.index(shard)]
+        if head < BEGINNING:
+            raise StoreUnavailableError(f"the server of shard {shard} is away")
+        return head
 
     async def _tell(self, queue: DeclaredQueue) -> None:
         """Tell all nodes. Of a queue that was deleted meanwhile nothing may be left: its window was begun anew."""

@@ -118,7 +118,7 @@ class CommandReader(Protocol):
         """Read one. CommandNotFoundError; UnreadableRecordError when it is of a later version, or damaged."""
 
     async def outcomes(self, command_ids: Sequence[str]) -> list[Outcome | None]:
-        """The outcomes of those commands that have one; None for open ones, and where this node cannot read it.
+        """The outcomes of those commands that have one; None for open ones, and where this node cannot read it now.
 
         A command that is not on record any more counts as TIMED_OUT with error code `gone`, so that nobody waits for
         it for ever.

@@ -62,7 +62,10 @@ class EventLog(Lifetime, Protocol):
         """
 
     async def wait(self, database: str, after: Sequence[Position]) -> Sequence[Position]:
-        """Return the heads of the shards, in the order of their numbers, as soon as one is after its position."""
+        """Return the heads of the shards, in the order of their numbers, as soon as one is after its position.
+
+        Where one of several servers is away, the heads of its shards are given as these positions.
+        """
 
     async def value(self, shard: Shard, topic: str) -> Event | None:
         """The last value of a topic."""

@@ -28,7 +28,10 @@ class WebhookStore(Protocol):
         """Forget it and all that waits for it; whether there was one."""
 
     async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[OutboxEntry]:
-        """Return what happened to commands of these partitions, at most `most` of each, the oldest first."""
+        """Return what happened to commands of these partitions, at most `most` of each, the oldest first.
+
+        Where one of several servers is away, its partitions have nothing.
+        """
 
     async def forget(self, notices: Sequence[OutboxEntry]) -> None:
         """Take them out of the outbox: they are in the queues of their endpoints."""
@@ -63,7 +66,7 @@ class WebhookStore(Protocol):
         """
 
     async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
-        """Return the number of deliveries that wait for each endpoint."""
+        """Return the number of deliveries that wait for each endpoint; 0 where a server that is away has them."""
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
         """Forget what waits after `duration`, or (None) not at all: then its failures count anew as well."""

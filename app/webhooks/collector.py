@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from app.core.commands.command import Command
-from app.core.errors import CommandNotFoundError, UnreadableRecordError
+from app.core.errors import CommandNotFoundError, UnavailableError, UnreadableRecordError
 from app.core.webhooks.deliveries import Delivery, OutboxEntry, Tidings
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.core.webhooks.schedule import KEPT
@@ -57,7 +57,8 @@ class Collector:
         if not notices:
             return False
         known = await self._commands.get([one.command_id for one in notices])
-        moved = [one for one, command in zip(notices, known, strict=True) if await self._tell(one, command)]
+        away = set[str]()
+        moved = [one for one, command in zip(notices, known, strict=True) if await self._tell(one, command, away)]
         await self._store.forget(moved)
         return ROUND <= len(notices) == len(moved)
 
@@ -75,8 +76,11 @@ class Collector:
             if other.tenant == endpoint.tenant and other.enabled and EventType.DISABLED in other.events:
                 await self._enqueue(other, events.of_disabled(disabled, now))
 
-    async def _tell(self, notice: OutboxEntry, command: Command | None) -> bool:
-        """Queue the event for all that want it; False when another version has to do it."""
+    async def _tell(self, notice: OutboxEntry, command: Command | None, away: set[str]) -> bool:
+        """Queue the event for all that want it; False when another version has to do it, or it has to be done later.
+
+        `away` are endpoints whose queues cannot be reached now.
+        """
         if command is None:
             try:
                 command = await self._commands.read(notice.command_id)
@@ -90,9 +94,13 @@ class Collector:
         delivery = events.of_command(notice, command, self._render, self._now())
         for endpoint_id in command.notify:
             endpoint = self._book.get(endpoint_id)
-            if endpoint is not None and endpoint.enabled and delivery.type in endpoint.events:
+            if endpoint is None or not endpoint.enabled or endpoint_id in away or delivery.type not in endpoint.events:
+                continue
+            try:
                 await self._enqueue(endpoint, delivery)
-        return True
+            except UnavailableError:
+                away.add(endpoint_id)
+        return away.isdisjoint(command.notify)
 
     async def _enqueue(self, endpoint: Endpoint, delivery: Delivery) -> None:
         if not self._waiting.has_room(endpoint.tenant):

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from app.cluster.shares import falls_to, share_of
-from app.core.errors import HomingError
+from app.core.errors import HomingError, UnavailableError
 from app.core.webhooks.endpoints import Endpoint
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters, Fill
@@ -85,8 +85,14 @@ class Deliverer:
         However fast commands end, lanes get their turn after each look.
         """
         more = False
-        await self._book.refresh()
-        live = tuple(await self._live())
+        try:
+            await self._book.refresh()
+            live = tuple(await self._live())
+        except UnavailableError:
+            # A Redis Cluster may be without the primary that tells, and have others.
+            if not (self._book.is_read and self._known_live):
+                raise
+            live = self._known_live
         if live != self._known_live:
             self._known_live, self._share = live, share_of(self._node_id, live)
         self._staff()

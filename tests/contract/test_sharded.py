@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -19,8 +19,11 @@ from app.core import keys
 from app.core.commands.command import CommandState
 from app.core.commands.routing import MatchResult
 from app.core.errors import StoreUnavailableError
+from app.core.events import keys as event_keys
+from app.core.events.event import BEGINNING, Database, Entry
 from app.core.identifiers import PARTITIONS, partition_of
 from app.core.redis_address import NO_TERMS, RedisAddress, RedisKind, RedisTerms
+from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
 from app.store.commands import Query, Registered
 from app.store.redis.commands.store import RedisStateStore
@@ -28,6 +31,7 @@ from app.store.redis.driver.listener import MISSES
 from app.store.redis.driver.slots import SlotMap
 from app.store.redis.driver.store_calls import open_calls
 from app.store.redis.driver.topology import read_slots, slots_of
+from tests.contract.event_places import ShardedEvents
 from tests.contract.store_backends import answer, registration
 from tests.contract.test_cluster import Heard, info, redis_member
 from tests.contract.test_redis_rights import everything
@@ -306,6 +310,24 @@ async def test_F28_a_primary_is_killed_and_nothing_is_lost_that_a_replica_acknow
         assert counters["store.failed"] == 0
 
 
+async def test_a_primary_that_is_replaced_as_planned_sends_its_calls_on(replicated: Sharded) -> None:
+    """It answers WAIT with an error then, as a replica may not be asked."""
+    counters: Counter[str] = Counter()
+    async with opened(replicated, counters, RedisTerms(wait_replicas=1)) as store:
+        writers = Commanders(store, [f"device-{number}" for number in range(60)])
+        writers.start()
+        await writers.moves_on(200)
+        for primary, replica in zip(replicated.members[:3], replicated.members[3:], strict=True):
+            await asyncio.to_thread(replica.ask, "CLUSTER", "FAILOVER")
+            await eventually(replica.is_primary)
+            await eventually(partial(follows, primary))
+            await writers.moves_on(200)
+        await writers.stop()
+        assert writers.wrong == []
+        assert await writers.lost() == []
+    assert counters["store.moved"] + counters["store.parked"] > 0
+
+
 async def test_a_member_of_the_cluster_of_nodes_stays_one_when_primaries_are_replaced(replicated: Sharded) -> None:
     heard = Heard()
     member, other = redis_member(replicated.url, heard), redis_member(replicated.url, Heard())
@@ -350,6 +372,76 @@ async def test_a_node_is_heard_while_the_primary_of_what_nodes_share_is_away() -
                 assert member._counters["wakeup.reconnects"] == 0
             finally:
                 await member.leave()
+
+
+async def test_what_happened_at_the_primaries_that_are_there_is_told_while_one_is_away() -> None:
+    with sharded() as cluster:
+        for one in cluster.members:
+            await asyncio.to_thread(one.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        async with opened(cluster) as store:
+            asked = [registration(f"device-{number}", notify=("wh_1",)) for number in range(12)]
+            for one in asked:
+                await store.register(one)
+                await store.respond(answer(one), "node-a")
+            away, *_ = cluster.members
+            there = {
+                one.command_id
+                for one in asked
+                if cluster.owner(slot_of_partition(partition_of(one.device_id))) is not away
+            }
+            assert 0 < len(there) < len(asked)
+            await asyncio.to_thread(away.kill)
+            found = await store.webhooks.outbox(range(PARTITIONS), 10)
+            assert {one.command_id for one in found} == there
+            outcomes = await store.outcomes([one.command_id for one in asked])
+            assert {one.command_id for one in outcomes if one is not None} == there
+            queues = [f"wh_{number}" for number in range(12)]
+            assert await store.webhooks.waiting(queues) == [0] * len(queues)
+
+
+async def test_the_measures_tell_which_primary_is_away() -> None:
+    measures = StoreMeasures()
+    with sharded() as cluster:
+        calls = open_calls(cluster.url, [], counters=Counter(), measures=measures)
+        assert measures.primaries() == {}
+        calls.start()
+        await calls.call(("PING",), PATIENCE)
+        places = [f"127.0.0.1:{one.port}" for one in cluster.members]
+        await eventually(lambda: measures.primaries() == dict.fromkeys(places, True))
+        await asyncio.to_thread(cluster.members[1].kill)
+
+        async def noticed() -> bool:
+            """As the next call to it does, and each node sweeps all partitions."""
+            with suppress(StoreUnavailableError):
+                await calls.everywhere(("PING",), 0.1)
+            return measures.primaries() == {places[0]: True, places[1]: False, places[2]: True}
+
+        await eventually(noticed)
+        await calls.close()
+
+
+async def test_events_are_waited_for_at_the_primaries_that_are_there() -> None:
+    async with AsyncExitStack() as stack:
+        cluster = stack.enter_context(sharded())
+        for one in cluster.members:
+            await asyncio.to_thread(one.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        (database,) = databases = (Database("main", 16),)
+        log = ShardedEvents(cluster).make(databases, budget=timedelta(seconds=5))
+        await log.start()
+        stack.push_async_callback(log.close)
+        shards = database.all_shards()
+        owners = [await asyncio.to_thread(cluster.owner, key_slot(event_keys.state(one).encode())) for one in shards]
+        away = owners[0]
+        there = next(number for number, owner in enumerate(owners) if owner is not away)
+        none = [BEGINNING] * len(shards)
+        waiting = asyncio.create_task(log.wait("main", none))
+        await asyncio.to_thread(away.kill)
+        position = await log.append(shards[there], [Entry("a/b", b"1")])
+        heads = await asyncio.wait_for(waiting, PATIENCE)
+        assert heads == [position if number == there else BEGINNING for number in range(len(shards))]
+        before = [BEGINNING - 1] * len(shards)
+        unknown = [number for number, head in enumerate(await log.wait("main", before)) if head < BEGINNING]
+        assert unknown == [number for number, owner in enumerate(owners) if owner is away]
 
 
 def name_that_publishes_at(cluster: Sharded, member: MemberProcess) -> str:

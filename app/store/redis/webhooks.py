@@ -28,6 +28,7 @@ from app.core.webhooks.deliveries import (
 )
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.places import FIRST, DeliveryPage, DeliveryPosition, part
+from app.store.redis.driver.each_server import of_each_server
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import HOOK_AGAIN, HOOK_CLAIM, HOOK_ENQUEUE, HOOK_PUT, HOOK_SETTLE
 from app.store.rules import micros
@@ -62,8 +63,7 @@ class RedisWebhooks:
         return bool(removed == 1)
 
     async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[OutboxEntry]:
-        commands = [("ZRANGE", keys.outbox(one), 0, most - 1) for one in partitions]
-        replies = await self._lanes.call_for_list(commands)
+        replies = await self._of_each([keys.outbox(one) for one in partitions], "ZRANGE", 0, most - 1)
         return [OutboxEntry.read(one.decode()) for reply in replies if isinstance(reply, list) for one in reply]
 
     async def forget(self, notices: Sequence[OutboxEntry]) -> None:
@@ -146,13 +146,21 @@ class RedisWebhooks:
         return [one for one in found if one.follows(behind)]
 
     async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
-        replies = await self._lanes.call_for_list([("ZCARD", keys.webhook(one)[0]) for one in endpoint_ids])
+        replies = await self._of_each([keys.webhook(one)[0] for one in endpoint_ids], "ZCARD")
         return [one if isinstance(one, int) else 0 for one in replies]
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
         ms, names = IDLE_MS if duration is None else micros(duration) // 1000, keys.webhook(endpoint_id)
         failing = [] if duration is not None else [("DEL", names[3])]
         await self._lanes.call_for_list([*failing, *(("PEXPIRE", one, ms) for one in names)])
+
+    async def _of_each(self, names: Sequence[str], command: str, *rest: int) -> list[Any]:
+        """The reply of a command for each of these keys; None for those of a server that is away."""
+
+        async def ask(places: Sequence[int]) -> list[Any]:
+            return await self._lanes.call_for_list([(command, names[place], *rest) for place in places])
+
+        return await of_each_server(names, self._lanes.server_of, ask)
 
     async def _call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
         (reply,) = await self._lanes.replies_for_list([command])

@@ -199,6 +199,46 @@ async def test_what_was_read_of_one_shard_comes_again_when_another_one_could_not
     await stage.tails.close()
 
 
+async def test_a_shard_whose_server_is_away_delays_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was there when somebody looked at where it ends, and not any more when it was read."""
+    stage = Stage(2, again_seconds=0)
+    batches = stage.tails.follow("events", "#", stage.start)
+    first = asyncio.create_task(stage.take(batches, 1))
+    await turns()
+    await stage.say(1)
+    (seen,) = await first
+    here, there = (stage.database.all_shards()[number] for number in (seen.shard, 1 - seen.shard))
+    read, wait, tried = stage.store.read, stage.store.wait, list[Shard]()
+
+    async def read_some(shard: Shard, reading: Reading, limit: int) -> Slice:
+        if shard == there:
+            tried.append(shard)
+            raise StoreUnavailableError("its server is away")
+        return await read(shard, reading, limit)
+
+    async def wait_for_some(database: str, after: Sequence[Position]) -> Sequence[Position]:
+        known = list(after)
+        if tried:
+            known[there.number] = 1 << 62
+        heads = list(await wait(database, known))
+        if tried:
+            heads[there.number] = after[there.number]
+        return heads
+
+    monkeypatch.setattr(stage.store, "read", read_some)
+    monkeypatch.setattr(stage.store, "wait", wait_for_some)
+    monkeypatch.setattr(stage.reader, "gap", away)
+    await stage.store.append(there, [Entry("a", b"2")])
+    await stage.store.append(here, [Entry("a", b"3")])
+    assert numbers(await stage.take(batches, 1)) == [3]
+    assert tried == [there]
+    monkeypatch.undo()
+    await stage.store.append(here, [Entry("a", b"4")])
+    assert sorted(numbers(await stage.take(batches, 2))) == [2, 4]
+    await batches.aclose()
+    await stage.tails.close()
+
+
 async def away(*_: object) -> None:
     raise StoreUnavailableError("Redis is away")
 
@@ -264,10 +304,10 @@ async def test_what_keeps_a_tail_from_reading_is_counted_and_said_once_and_it_go
     await first
     real, fails = stage.store.wait, [error] * 3
 
-    async def wait(database: str, after: Sequence[Position]) -> None:
+    async def wait(database: str, after: Sequence[Position]) -> Sequence[Position]:
         if fails:
             raise fails.pop()
-        await real(database, after)
+        return await real(database, after)
 
     monkeypatch.setattr(stage.store, "wait", wait)
     with capture_logs() as logs:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
+from app.core.errors import StoreUnavailableError
+from app.core.events.event import Position
 from app.core.queues.loans import SettleHow, Settlement
 from app.queues.moves import QueueMoves
 from tests.unit.queues.stage import SHARD, QueueStage
@@ -92,6 +95,26 @@ async def test_a_redrive_up_to_an_instant_ahead_keeps_no_later_letter_from_the_n
     await stage.die()
     await stage.moves.redrive(stage.queue, None)
     assert await stage.redriven() == 3
+
+
+async def test_a_queue_is_not_moved_to_where_nobody_can_look(
+    stage: MovesStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one server of a Redis Cluster, which has its shard, is away, and others are not."""
+    await stage.say(2)
+    await stage.rounds()
+    real = stage.log.wait
+
+    async def wait(database: str, after: Sequence[Position]) -> Sequence[Position]:
+        heads = await real(database, after)
+        return [
+            at if number == SHARD.number else head for number, (at, head) in enumerate(zip(after, heads, strict=True))
+        ]
+
+    monkeypatch.setattr(stage.log, "wait", wait)
+    with pytest.raises(StoreUnavailableError):
+        await stage.moves.rewind(stage.queue, None)
+    assert await stage.size() == 2
 
 
 async def test_a_purge_of_a_log_in_which_nothing_was_said_yet_waits_for_nothing(stage: MovesStage) -> None:

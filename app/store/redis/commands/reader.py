@@ -13,7 +13,13 @@ from app.core import keys
 from app.core.clock import Clock, wall_us
 from app.core.commands.command import Command, CommandState
 from app.core.commands.routing import Outcome
-from app.core.errors import CommandNotFoundError, InvalidInputError, StoreRefusedError, UnreadableRecordError
+from app.core.errors import (
+    CommandNotFoundError,
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnavailableError,
+    UnreadableRecordError,
+)
 from app.core.identifiers import PARTITIONS, is_command_id, partition_of, partition_of_command
 from app.store.commands import CommandSlice, Query
 from app.store.redis.commands import records
@@ -59,8 +65,17 @@ class RedisCommandReader:
         return self._unreadable.checked(command_id, fields)
 
     async def outcomes(self, command_ids: Sequence[str]) -> list[Outcome | None]:
-        replies = await self._read(command_ids, records.CHECKED_OUTCOME_FIELDS)
-        return [self._outcome(one, fields) for one, fields in zip(command_ids, replies, strict=True)]
+        names = records.CHECKED_OUTCOME_FIELDS
+        found = await asyncio.gather(*(self._read_one(one, names) for one in command_ids), return_exceptions=True)
+        errors = [one for one in found if isinstance(one, BaseException)]
+        for error in errors:
+            # Where one of several servers is away, the outcomes at others are told nevertheless.
+            if len(errors) == len(found) or not isinstance(error, StoreUnavailableError):
+                raise error
+        return [
+            None if isinstance(fields, BaseException) else self._outcome(one, fields)
+            for one, fields in zip(command_ids, found, strict=True)
+        ]
 
     async def list_commands(self, query: Query) -> CommandSlice:
         """For one device, its partition is read until the page is full; it may hold commands of other devices.
@@ -136,18 +151,17 @@ class RedisCommandReader:
 
     async def _read(self, command_ids: Sequence[str], names: Sequence[str]) -> list[records.Fields | None]:
         """The fields of the records, None where there is none; `state` must be the first name."""
+        return await asyncio.gather(*(self._read_one(one, names) for one in command_ids))
 
-        async def read(command_id: str) -> records.Fields | None:
-            try:
-                key = keys.callback(partition_of_command(command_id), command_id)
-            except InvalidInputError:
-                return None
-            try:
-                return _fields(names, await self._lanes.call("HMGET", key, *names))
-            except StoreRefusedError:
-                return records.NO_RECORD
-
-        return await asyncio.gather(*(read(one) for one in command_ids))
+    async def _read_one(self, command_id: str, names: Sequence[str]) -> records.Fields | None:
+        try:
+            key = keys.callback(partition_of_command(command_id), command_id)
+        except InvalidInputError:
+            return None
+        try:
+            return _fields(names, await self._lanes.call("HMGET", key, *names))
+        except StoreRefusedError:
+            return records.NO_RECORD
 
     async def _get_many(self, command_ids: Sequence[str]) -> list[Command]:
         """Return those that there are, read in slices over the connection for lists."""

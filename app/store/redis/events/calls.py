@@ -75,6 +75,10 @@ class EventCalls:
                 raise StoreUnavailableError(f"the event log in Redis cannot be read: {command[1]!s}: {reply}")
         return replies
 
+    def server_of(self, key: str) -> str:
+        """The name of the server that has this key; empty where there is one for all."""
+        return self._redis.server_of(key)
+
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:  # noqa: ANN401 - what the script replies
         """The reply of a script."""
         with self._usable():

@@ -35,6 +35,7 @@ from app.core.queues.hints import appended_to, hint_text
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.core.topics import matches
 from app.runtime.telemetry import BurstLog, Fill
+from app.store.redis.driver.each_server import of_each_server
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.scripts import APPEND_EVENTS, COOL_EVENTS, DISOWN_EVENTS, DROP_EVENTS, ROTATE_EVENTS
 from app.store.redis.events.calls import EventCalls
@@ -114,10 +115,8 @@ class RedisEventLog:
 
     async def wait(self, database: str, after: Sequence[Position]) -> Sequence[Position]:
         shards = self._database(database).all_shards()
-        commands: list[tuple[Argument, ...]] = [("HGET", keys.state(shard), "head") for shard in shards]
         while True:
-            found = await self._calls.call_many(commands)
-            heads = [int_of(keys.state(shard), head) for shard, head in zip(shards, found, strict=True)]
+            heads = await self._heads(shards, after)
             if any(head > position for head, position in zip(heads, after, strict=True)):
                 return heads
             await asyncio.sleep(POLL_SECONDS)
@@ -200,6 +199,17 @@ class RedisEventLog:
             # All at once: blocks that no catalogue has would stay for ever where a node dies in between.
             names = [keys.cuts(shard), f"{keys.slabs(shard)}{number}", keys.cold(shard), keys.state(shard)]
             await self._calls.run(DROP_EVENTS, names, [number, self._new_secret()])
+
+    async def _heads(self, shards: Sequence[Shard], unknown: Sequence[Position]) -> Sequence[Position]:
+        """The heads of shards. Where one of several servers is away, those of its shards are as in `unknown`."""
+        names = [keys.state(shard) for shard in shards]
+
+        async def ask(places: Sequence[int]) -> Sequence[Position]:
+            found = await self._calls.call_many([("HGET", names[place], "head") for place in places])
+            return [int_of(names[place], head) for place, head in zip(places, found, strict=True)]
+
+        heads = await of_each_server(names, self._calls.server_of, ask)
+        return [there if head is None else head for there, head in zip(unknown, heads, strict=True)]
 
     async def _append(
         self,
