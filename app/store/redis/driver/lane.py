@@ -262,10 +262,23 @@ class Lane:
                     held.append((call, reply))
                 else:
                     call.resolve(reply)
-        if waits and self.replicas.told(int(await connection.read_response(disable_decoding=True, timeout=math.inf))):
+        if waits:
+            await self._acknowledge(connection, held)
+        return refused
+
+    async def _acknowledge(self, connection: AbstractConnection, held: Sequence[tuple[Call, object]]) -> None:
+        """Read what WAIT says, and resolve what enough replicas have."""
+        try:
+            count = int(await connection.read_response(disable_decoding=True, timeout=math.inf))
+        except ResponseError as error:
+            if self._around is None:
+                raise
+            # This member of a cluster is a replica itself by now: what it has done counts where its primary is.
+            self._away += [(call, error) for call, _ in held]
+            return
+        if self.replicas.told(count):
             for call, reply in held:
                 call.resolve(reply)
-        return refused
 
     def _refused(self, call: Call, error: ResponseError, again: dict[Call, ResponseError]) -> None:
         """Put it among the calls that are sent again, or elsewhere, or let it fail."""
