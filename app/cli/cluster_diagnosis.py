@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +13,10 @@ from app.store.redis.doctor import ClusterFacts
 MOST_SKEW: Final = 0.25
 """Seconds. What is more than this is no longer within the grace of a sweep."""
 UNFIT_SKEW: Final = 2.0
+MOST_SHARE: Final = 1.3
+"""The partitions of the fullest primary, over those of the mean. Three equal ones have 1.1."""
+NODE_TIMEOUT_MS: Final = (1_000, 5_000)
+"""A busy server is silent for less than the first, and callers wait in vain for longer than the second."""
 
 
 def about_cluster(facts: ClusterFacts) -> Iterator[Diagnosis]:
@@ -20,6 +24,9 @@ def about_cluster(facts: ClusterFacts) -> Iterator[Diagnosis]:
     yield _state(facts)
     yield _replicas(facts)
     yield _clocks(facts)
+    if facts.partitions:
+        yield _partitions(facts.partitions)
+    yield from _fail_over(facts)
     if not facts.bus_works:
         yield _store(
             CheckLevel.FAIL,
@@ -62,6 +69,31 @@ def _clocks(facts: ClusterFacts) -> Diagnosis:
         return _store(CheckLevel.OK, "clocks", f"{skew:.2f} s apart")
     level = CheckLevel.FAIL if skew > UNFIT_SKEW else CheckLevel.WARN
     return _store(level, "clocks", f"{skew:.2f} s apart", "Set them by NTP: lists and sweeps go by them.")
+
+
+def _partitions(shares: Sequence[int]) -> Diagnosis:
+    seen = " : ".join(map(str, shares))
+    if max(shares) * len(shares) > MOST_SHARE * sum(shares):
+        advice = "The fullest primary is the bound of all: move slots to the others (redis-cli --cluster rebalance)."
+        return _store(CheckLevel.WARN, "partitions", seen, advice)
+    return _store(CheckLevel.OK, "partitions", seen)
+
+
+def _fail_over(facts: ClusterFacts) -> Iterator[Diagnosis]:
+    shortest, longest = NODE_TIMEOUT_MS
+    if facts.full_coverage:
+        advice = "Let it be no: with yes, all primaries refuse all calls while one is away."
+        yield _store(CheckLevel.WARN, "fail-over", "cluster-require-full-coverage is yes", advice)
+    if facts.node_timeout_ms is None:
+        return
+    seen = f"cluster-node-timeout is {facts.node_timeout_ms} ms"
+    if facts.node_timeout_ms < shortest:
+        yield _store(CheckLevel.WARN, "fail-over", seen, "Let it be 1500: a server that is busy counts as dead.")
+    elif facts.node_timeout_ms > longest:
+        advice = "Let it be 1500: for so long, and some seconds more, callers get 503 for what a dead primary served."
+        yield _store(CheckLevel.WARN, "fail-over", seen, advice)
+    elif not facts.full_coverage:
+        yield _store(CheckLevel.OK, "fail-over", seen)
 
 
 def _each(facts: ClusterFacts) -> Iterator[Diagnosis]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.core.identifiers import PARTITIONS
 from app.core.redis_address import RedisKind, parse_redis_url
 from app.runtime.system import SystemClock
 from app.store.redis.doctor import RedisFacts, inspect
@@ -141,6 +142,10 @@ def test_members_are_joined_into_a_cluster_that_nodes_can_use(members: list[Comp
     assert set(facts.cluster.states) == {"ok"}
     assert sorted(one.place for one in facts.cluster.primaries) == sorted(places), "members announce their names"
     assert [one.missing_rights for one in facts.cluster.primaries] == [[], [], []]
+    assert sum(facts.cluster.partitions) == PARTITIONS
+    keeper = look(f"redis+cluster://keeper:{KEEPER}@{places[0]}").cluster
+    assert keeper is not None
+    assert (keeper.node_timeout_ms, keeper.full_coverage) == (1500, False)
     assert asyncio.run(keeps_commands(url))
 
 

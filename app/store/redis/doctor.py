@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from redis import Connection, Redis
 from redis.exceptions import RedisError
 
 from app.core.errors import ConfigurationError, StoreUnavailableError
+from app.core.identifiers import PARTITIONS
+from app.core.keys import due
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.store.redis.guards import GuardFacts, Servers, find_servers
 from app.store.redis.questioner import REPLY_SECONDS, asking_client
@@ -74,6 +77,12 @@ class ClusterFacts:
     """What each of them says of the whole: `ok`, or `fail`."""
     bus_works: bool = True
     """A message that one member published came to who listens at another."""
+    partitions: Sequence[int] = ()
+    """The number of partitions of devices that each primary has."""
+    node_timeout_ms: int | None = None
+    """After so long a primary that does not answer counts as dead. None where the server does not tell."""
+    full_coverage: bool = False
+    """All primaries refuse all calls while the slots of one are not served."""
 
 
 def inspect(url: str, clock: Callable[[], float], run_id: str, terms: RedisTerms = NO_TERMS) -> RedisFacts:
@@ -97,7 +106,12 @@ def _inspect_all(servers: Servers, clock: Callable[[], float], run_id: str, term
             bus_works = _wake_ups_work(clients[0], clients[-1], f"mqtt:node:doctor-{run_id}")
         except (RedisError, OSError) as error:
             raise StoreUnavailableError(str(error)) from None
-    return replace(primaries[0], cluster=ClusterFacts(primaries, states, bus_works))
+        timeouts = [int(found) for one in clients if (found := _config(one, "cluster-node-timeout")) is not None]
+        coverage = any(_config(one, "cluster-require-full-coverage") == "yes" for one in clients)
+    shares = Counter(servers.of(due(one)) for one in range(PARTITIONS))
+    partitions = [shares[one] for one in servers.urls]
+    facts = ClusterFacts(primaries, states, bus_works, partitions, max(timeouts, default=None), coverage)
+    return replace(primaries[0], cluster=facts)
 
 
 def _cluster_state(client: Redis) -> str:

@@ -12,13 +12,19 @@ from app.store.redis.doctor import ClusterFacts
 from tests.unit.cli.test_diagnosis import GOOD_REDIS
 
 ONE = replace(GOOD_REDIS, mode="cluster", place="r1:6379", replicas=1)
-GOOD = ClusterFacts([ONE, replace(ONE, place="r2:6379")], ["ok", "ok"])
+GOOD = ClusterFacts([ONE, replace(ONE, place="r2:6379")], ["ok", "ok"], partitions=[120, 136], node_timeout_ms=1500)
 
 
 def test_nothing_is_wrong_with_a_good_one_and_what_is_right_is_said_once() -> None:
     said = list(about_cluster(GOOD))
     assert {one.level for one in said} == {CheckLevel.OK}
     assert len({one.subject for one in said}) == len(said)
+    assert {"partitions", "fail-over"} <= {one.subject for one in said}
+
+
+def test_what_a_server_does_not_tell_is_not_said() -> None:
+    said = {one.subject for one in about_cluster(replace(GOOD, partitions=(), node_timeout_ms=None))}
+    assert said.isdisjoint(("partitions", "fail-over"))
 
 
 @pytest.mark.parametrize(
@@ -30,6 +36,10 @@ def test_nothing_is_wrong_with_a_good_one_and_what_is_right_is_said_once() -> No
         (replace(GOOD, primaries=[replace(ONE, wanted_replicas=2)]), CheckLevel.FAIL, "replicas", "r1:6379"),
         (replace(GOOD, primaries=[ONE, replace(ONE, clock=0.5)]), CheckLevel.WARN, "clocks", "0.50 s apart"),
         (replace(GOOD, primaries=[ONE, replace(ONE, clock=-3)]), CheckLevel.FAIL, "clocks", "3.00 s apart"),
+        (replace(GOOD, partitions=[80, 176]), CheckLevel.WARN, "partitions", "80 : 176"),
+        (replace(GOOD, node_timeout_ms=15_000), CheckLevel.WARN, "fail-over", "cluster-node-timeout is 15000 ms"),
+        (replace(GOOD, node_timeout_ms=500), CheckLevel.WARN, "fail-over", "cluster-node-timeout is 500 ms"),
+        (replace(GOOD, full_coverage=True), CheckLevel.WARN, "fail-over", "cluster-require-full-coverage is yes"),
         (
             replace(GOOD, primaries=[ONE, replace(ONE, place="r2", maxmemory_policy="allkeys-lru")]),
             CheckLevel.FAIL,
