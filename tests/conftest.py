@@ -69,6 +69,7 @@ def redis_cluster() -> Iterator[Sharded]:
     """A Redis Cluster for the whole run (one per worker). Take one of your own to move slots or end a member."""
     require_programs()
     with sharded() as cluster:
+        cluster.outlast_pauses()
         yield cluster
 
 
