@@ -43,10 +43,13 @@ def nobody(device_id: str, profile: str, method: str, named: Sequence[str]) -> t
     return ()
 
 
-def open_webhooks(kernel: Kernel, *, tenant_of: TenantOf, render: Render) -> WebhookPlane | None:
+def open_webhooks(
+    kernel: Kernel, *, tenant_of: TenantOf, render: Render, sender: Sender | None = None
+) -> WebhookPlane | None:
     """None where the settings have no root secret; ConfigurationError.
 
-    `tenant_of` tells to whom a device belongs, `render` shows a command as the API does.
+    `tenant_of` tells to whom a device belongs, `render` shows a command as the API does. Without a `sender` deliveries
+    go out by HTTP.
     """
     settings, hooks = kernel.settings.webhooks, kernel.store.webhooks
     root = _root_secret(settings)
@@ -55,8 +58,9 @@ def open_webhooks(kernel: Kernel, *, tenant_of: TenantOf, render: Render) -> Web
     signer = Signer(root)
     book = EndpointBook(hooks, tenant_of)
     kernel.access_changed.add(book.forget)
-    sender = DeferredSender(lambda: _http_sender(settings))
-    told = StoredDeliveries(store=hooks, now=kernel.now_us, random=Random(), counters=kernel.counters)
+    sender = sender or DeferredSender(lambda: _http_sender(settings))
+    chance = Random(kernel.adapters.random_bytes(16))
+    told = StoredDeliveries(store=hooks, now=kernel.now_us, random=chance, counters=kernel.counters)
     sources = ParcelSources(told)
     deliverer = _deliverer(kernel, book, render, sender, signer, sources)
     administration = WebhookAdministrator(

@@ -205,6 +205,7 @@ MUTANTS: Final = {
         Mutant(of_chaos.stops_without_handing_over, ("I4", "L1"), 100),
         Mutant(of_chaos.sweep_off, ("I1", "L1"), 100),
         Mutant(of_chaos.wake_ups_lost_and_no_resync, ("L2",)),
+        Mutant(of_chaos.webhooks_try_once, ("I6",)),
     )
 }
 

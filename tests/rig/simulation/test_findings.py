@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from app.core import keys
+from homing_rig.simulation.forgetting import Excused
 from homing_rig.simulation.guards import guarded
 from homing_rig.simulation.loop import SimLoop, bury
-from homing_rig.simulation.plan import BEGIN, Trouble, TroubleKind, plan_of
+from homing_rig.simulation.plan import BEGIN, Plan, Trouble, TroubleKind, plan_of
 from homing_rig.simulation.recording import Recording
-from homing_rig.simulation.run import run
+from homing_rig.simulation.run import Breach, run
 from homing_rig.simulation.world import World
 
 
@@ -55,3 +57,30 @@ def test_a_node_that_was_frozen_while_its_id_was_taken_asks_once_more() -> None:
     for at in (2.5, 2.54, 2.58, 2.62, 2.66, 2.7):  # one of them meets a question under way
         troubles = (Trouble(0.5, TroubleKind.UNPLUG, "n2", 1.0), Trouble(at, TroubleKind.FREEZE, "n2", 8.0))
         assert run(replace(plan, troubles=troubles)).breaches == ()
+
+
+def test_a_fail_over_forgets_and_excuses_only_what_it_touched() -> None:
+    """The rest of the history is judged, and there is more of it than of what was forgotten."""
+    trouble = Trouble(1.0, TroubleKind.FAIL_OVER, "store", 0.4)
+    plan = replace(plan_of(0, 100), troubles=(trouble,))
+    loop = SimLoop(plan.stream("loop"))
+    world = World(loop, plan, Recording())
+    with guarded(loop.time, plan.seed):
+        try:
+            loop.run_until_complete(loop.create_task(world.run(), context=loop.world.context.copy()))
+            events = world.recording.events
+            assert 0 < len(world.excused) < 50
+            assert len(events) / 2 < len(world.excused.others(events)) < len(events)
+            assert world.unrest == []
+        finally:
+            bury(world.lanes)
+            loop.close()
+    assert run(plan).breaches == ()
+    assert {one.rule for one in _judged_whole(plan)} & {"I4 answer_lost", "I2 left_outcome", "I1 command_lost"}
+
+
+def _judged_whole(plan: Plan) -> Sequence[Breach]:
+    """The breaches of a run in which nothing is excused."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Excused, "others", lambda _self, events: events)
+        return run(plan).breaches

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from enum import StrEnum
 from functools import lru_cache
 from itertools import count
 from math import floor, inf
@@ -21,8 +22,8 @@ from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.network import Connection
 
 SESSION_EXPIRY: Final = 3600.0
-MOST_QUEUED: Final = 1000
-"""`max_queued_messages` for one session; what comes then is dropped."""
+MOST_QUEUED: Final = 100_000
+"""`max_queued_messages` for one session, as deploy/mosquitto.conf has it; what comes then is dropped."""
 SHARED: Final = "$share/"
 
 _matches = lru_cache(maxsize=4096)(matches)
@@ -87,6 +88,16 @@ class _Route:
     shared: dict[str, list[tuple[_Session, int]]] = field(default_factory=dict)
 
 
+class ShareTurns(StrEnum):
+    """The member of a shared subscription that gets a message."""
+
+    ROUND = "round"
+    """The next one."""
+    STICKY = "sticky"
+    """The same one, for as long as it is there."""
+    RANDOM = "random"
+
+
 @dataclass(frozen=True, slots=True)
 class Quirks:
     """The points in which brokers differ; the defaults are Mosquitto's."""
@@ -99,6 +110,7 @@ class Quirks:
     """After a restart sessions are there, but their shared subscriptions are not."""
     receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = 20
     """What the broker takes from a client before it has acknowledged."""
+    turns: ShareTurns = ShareTurns.ROUND
 
 
 class SimBroker:
@@ -264,13 +276,20 @@ class SimBroker:
             self._give(session, message, qos, expires_at)
         for topic_filter, members in route.shared.items():
             there = members if self.quirks.absent_members else [one for one in members if one[0].guest is not None]
-            among = there or members
-            turn = self._turns.get(topic_filter)
-            turn = int(self._chance.random() * len(among)) if turn is None else turn + 1
-            self._turns[topic_filter] = turn
-            session, qos = among[turn % len(among)]
+            session, qos = self._whose_turn(topic_filter, there or members)
             self._give(session, message, qos, expires_at)
         return bool(route.plain or route.shared)
+
+    def _whose_turn(self, topic_filter: str, among: list[tuple[_Session, int]]) -> tuple[_Session, int]:
+        if self.quirks.turns is ShareTurns.STICKY:
+            return among[0]
+        turn = self._turns.get(topic_filter)
+        if turn is None or self.quirks.turns is ShareTurns.RANDOM:
+            turn = int(self._chance.random() * len(among))
+        else:
+            turn += 1
+        self._turns[topic_filter] = turn
+        return among[turn % len(among)]
 
     def _give(self, session: _Session, message: ReceivedMessage, most_qos: int, expires_at: float) -> None:
         qos = min(message.qos, most_qos)

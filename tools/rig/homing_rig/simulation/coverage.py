@@ -15,7 +15,7 @@ import orjson
 from app.core.commands.command import Command, CommandState
 from homing_rig.chaos.history import AnswerAcked, Answered, Event, Executed, Fail, Invoke, Ok, OperationKind, Unknown
 from homing_rig.simulation.node import SimNode
-from homing_rig.simulation.plan import BROKER, Trouble, TroubleKind
+from homing_rig.simulation.plan import BROKER, OF_NODES, OF_STORE, Trouble, TroubleKind
 from homing_rig.simulation.store import StoreHost, at_once
 from homing_simulator.families import ECHO
 
@@ -69,7 +69,7 @@ class Census:
             self.marks[f"{trouble.kind} node {state}"] += 1
         if self._store.keys.adoptions():
             self.marks[f"{trouble.kind} adoption under way"] += 1
-        everybody = trouble.kind is TroubleKind.OUTAGE or trouble.target == BROKER
+        everybody = trouble.kind in OF_STORE or trouble.target == BROKER
         for stage in {stage for stage, places in self._open() if everybody or trouble.target in places}:
             self.marks[f"{trouble.kind} command {stage}"] += 1
 
@@ -103,5 +103,4 @@ def possible() -> list[str]:
     """Marks of faults that a seed may meet, whatever the nodes count."""
     found = [f"{kind} command {stage}" for kind in TroubleKind if kind is not TroubleKind.CLOCK for stage in Stage]
     found += [f"{kind} adoption under way" for kind in TroubleKind]
-    of_nodes = [kind for kind in TroubleKind if kind is not TroubleKind.OUTAGE]
-    return found + [f"{kind} node {state}" for kind in of_nodes for state in ("starting", "ready", "draining", "away")]
+    return found + [f"{kind} node {state}" for kind in OF_NODES for state in ("starting", "ready", "draining", "away")]

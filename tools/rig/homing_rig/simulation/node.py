@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from app.api.hot import SWEEP_GRACE
 from app.api.problems import BY_ERROR, INTERNAL, NO_OUTCOME, NOT_SENT, TIMED_OUT, UNSENT_BY_CODE
+from app.api.representation import command_json
 from app.cluster.adopter import NOBODY
 from app.command_plane.observed import open_observers
 from app.command_plane.plane import CommandPlane, open_commands
@@ -32,13 +33,14 @@ from app.replies.finder import no_events
 from app.replies.plane import open_replies
 from app.runtime.services import Services
 from app.settings import Settings
-from app.webhooks.plane import nobody
+from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 from homing_rig.simulation.broker import SimBroker
 from homing_rig.simulation.cluster import SimCluster
 from homing_rig.simulation.guards import EPOCH
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.mqtt import SimMqttClient, SimRollCall, SimSessionDrain
 from homing_rig.simulation.network import Connection, Link
+from homing_rig.simulation.receiver import Receiver, SimSender
 from homing_rig.simulation.store import SimStore, StoreHost, StorePlaces
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -87,6 +89,8 @@ class Surroundings:
     to_broker: Link
     to_store: Link
     to_callers: Link
+    receiver: Receiver | None = None
+    """None where nobody has webhooks."""
 
     @property
     def links(self) -> tuple[Link, Link, Link]:
@@ -243,17 +247,28 @@ class SimNode:
             self._failed(error)
 
     def _compose(self, lane: Lane) -> _Life:
-        """As app/main.py does it, without what is switched off: access, audit, events, webhooks."""
+        """As app/main.py does it, without what is switched off: access, audit, events."""
         kernel = open_kernel(self.settings, self._adapters())
+        webhooks = self._webhooks(kernel)
         observed = open_observers(kernel, ())
         replies = open_replies(kernel, observed.observers, no_events)
         canary = open_canary(kernel)
         commands = open_commands(
-            kernel, observed, canary, replies_to=replies.replies_to, around=CommandSurroundings(told_of=nobody)
+            kernel,
+            observed,
+            canary,
+            replies_to=replies.replies_to,
+            around=CommandSurroundings(told_of=nobody if webhooks is None else webhooks.book.told_of),
         )
         membership = open_membership(kernel, canary, commands, NOBODY)
-        services = Services(services_of([kernel, observed, commands, replies, membership]), self._failed)
+        services = Services(services_of([kernel, observed, commands, replies, membership, webhooks]), self._failed)
         return _Life(lane, kernel, commands, Node(membership.parts, services))
+
+    def _webhooks(self, kernel: Kernel) -> WebhookPlane | None:
+        if self.around.receiver is None:
+            return None
+        sender = SimSender(self.around.receiver, self.around.to_callers)
+        return open_webhooks(kernel, tenant_of=lambda _device_id: "", render=command_json, sender=sender)
 
     def _failed(self, error: BaseException) -> None:
         self.failures.append(f"{type(error).__name__}: {error}")

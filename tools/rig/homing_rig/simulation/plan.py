@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from homing_rig.simulation.broker import Quirks
+from homing_rig.simulation.broker import Quirks, ShareTurns
 from homing_rig.simulation.callers import DEVICE, Wish
 from homing_rig.simulation.network import LAWS, PLACES
 
@@ -53,9 +53,13 @@ class TroubleKind(StrEnum):
     STALL_BROKER = "stall_broker"
     OUTAGE = "outage"
     """The store is away for `seconds`, and keeps its data."""
+    FAIL_OVER = "fail_over"
+    """A replica takes the place of the store, and has not got what was written in the last `seconds`."""
     CLOCK = "clock"
     """The wall clock of a node is set forward by `seconds`, or back."""
 
+
+OF_STORE: Final = (TroubleKind.OUTAGE, TroubleKind.FAIL_OVER)
 
 OF_NODES: Final = (
     TroubleKind.KILL,
@@ -85,6 +89,8 @@ _SECONDS: Final[Mapping[TroubleKind, tuple[float, float]]] = {
     TroubleKind.OUTAGE: (0.2, 4.0),
     TroubleKind.CLOCK: (-3600.0, 3600.0),
 }
+FAIL_OVER_EACH: Final = 5
+WEBHOOKS_EACH: Final = 5
 _RATES: Final = (0.1, 0.3, 0.8)
 """Troubles a second: rare, some, storm."""
 
@@ -102,7 +108,7 @@ class Trouble:
     def targets(self) -> str:
         """The targets of this trouble, as a pattern."""
         match self.kind:
-            case TroubleKind.OUTAGE:
+            case _ if self.kind in OF_STORE:
                 return "store"
             case TroubleKind.RESTART:
                 return f"n[1-9]|{BROKER}"
@@ -133,6 +139,8 @@ class Plan:
     receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = 256
     offsets: tuple[_Offset, ...] = field(default=(0.0,) * 5)
     """By how many seconds the wall clocks of the nodes are off."""
+    webhooks: bool = False
+    """Whether a receiver is told what becomes of commands."""
     stir: Annotated[int, Field(ge=0)] = 0
     """Another number draws other delays and another order for what is otherwise the same plan."""
 
@@ -178,24 +186,27 @@ def plan_of(seed: int, commands: int) -> Plan:
         for number in range(commands)
     )
     calm = seed % 10 == 0
-    kinds = [kind for kind in TroubleKind if chance.random() < 0.5]  # noqa: PLR2004
+    kinds = [kind for kind in TroubleKind if kind is not TroubleKind.FAIL_OVER and chance.random() < 0.5]  # noqa: PLR2004
     return Plan(
         seed=seed,
         nodes=nodes,
         wishes=tuple(wishes),
-        troubles=() if calm else tuple(sorted(_troubles(chance, kinds, nodes, devices, seconds))),
+        troubles=()
+        if calm
+        else tuple(sorted([*_troubles(chance, kinds, nodes, devices, seconds), *_fail_overs(seed)])),
         laws={where: chance.choices(LAWS, (4, 4, 1, 2))[0] for where in PLACES},
-        quirks=_quirks(chance),
+        quirks=_quirks(seed, chance),
         lease=chance.choice((1.0, 2.0, 5.0)),
         sweep=chance.choice((0.5, 1.0, 1.0)),
         max_pending=chance.choice((10, 20_000, 20_000)),
         max_waiters=chance.choice((5, 5_000, 5_000)),
         receive_maximum=chance.choice((1, 20, 256)),
         offsets=tuple(chance.uniform(-2.0, 2.0) for _ in range(5)),
+        webhooks=seed % WEBHOOKS_EACH == WEBHOOKS_EACH - 2,
     )
 
 
-def _quirks(chance: Random) -> Quirks:
+def _quirks(seed: int, chance: Random) -> Quirks:
     absent, told, forgotten = chance.random() < 0.2, chance.random() < 0.8, chance.random() < 0.7  # noqa: PLR2004
     return Quirks(
         absent_members=absent,
@@ -203,6 +214,7 @@ def _quirks(chance: Random) -> Quirks:
         unmatched_told=told or forgotten,
         shares_forgotten=forgotten,
         receive_maximum=chance.choice((1, 20, 20, 1000)),
+        turns=Random(f"{seed}/turns").choices(list(ShareTurns), (3, 1, 1))[0],
     )
 
 
@@ -220,6 +232,14 @@ def _troubles(chance: Random, kinds: list[TroubleKind], nodes: int, devices: int
                 target=_target(chance, kind, nodes, devices),
                 seconds=round(chance.uniform(first, last), 3),
             )
+
+
+def _fail_overs(seed: int) -> Iterable[Trouble]:
+    """One seed in five has one: nothing is proved by what it makes forgotten, so the others go without."""
+    if seed % FAIL_OVER_EACH == FAIL_OVER_EACH - 1:
+        chance = Random(f"{seed}/fail-over")
+        at, seconds = round(chance.uniform(0.5, 2.0), 3), round(chance.uniform(0.0, 0.5), 3)
+        yield Trouble(at, TroubleKind.FAIL_OVER, "store", seconds)
 
 
 def _target(chance: Random, kind: TroubleKind, nodes: int, devices: int) -> str:

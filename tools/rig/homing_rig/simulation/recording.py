@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable
 from hashlib import sha256
 
+import orjson
+
 from homing_rig.chaos.history import Event
 
 
@@ -29,8 +31,5 @@ class Recording:
 
     def digest(self, *more: object) -> str:
         """The digest that is equal for two runs in which the same happened at the same time."""
-        found = sha256()
-        for event in self.events:
-            found.update(repr(event).encode())
-        found.update(repr(more).encode())
-        return found.hexdigest()[:16]
+        told = [(type(event).__name__, event) for event in self.events]
+        return sha256(orjson.dumps((told, more), default=dict)).hexdigest()[:16]

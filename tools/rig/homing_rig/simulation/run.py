@@ -77,10 +77,11 @@ def _run(loop: SimLoop, plan: Plan, told: Told | None) -> Finding:
 
 
 def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Finding:
-    report = check(enumerate(world.recording.events, 1))
+    report = check(enumerate(world.excused.others(world.recording.events), 1))
     breaches = [Breach(f"{one.invariant} {one.kind}", one.sentence) for one in report.violations]
     breaches += [Breach("L1 unrest", one) for one in world.unrest]
     breaches += [Breach("L2 not_served", one) for one in world.unserved]
+    breaches += [Breach("I6 mistold", one) for one in world.mistold]
     for node in world.nodes.values():
         breaches += [Breach("S3 part_ended", f"{node.node_id}: {one}") for one in node.failures]
         survived = {name: node.counters[name] for name in SURVIVED if node.counters[name]}

@@ -19,6 +19,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "max_pending": 20_000,
     "max_waiters": 5_000,
     "receive_maximum": 256,
+    "webhooks": False,
 }
 
 
@@ -103,7 +104,7 @@ def _ordinary(plan: Plan) -> Iterator[Callable[[Plan], Plan]]:
     for name, value in _DEFAULTS.items():
         yield partial(replace, **{name: value})
     usual = Quirks()
-    for name in ("absent_members", "unmatched_told", "shares_forgotten", "receive_maximum"):
+    for name in ("absent_members", "unmatched_told", "shares_forgotten", "receive_maximum", "turns"):
         yield partial(_quirk, name=name, value=getattr(usual, name))
     for where in plan.laws:
         yield partial(_law, where=where)

@@ -18,6 +18,7 @@ from app.core.commands.command import CommandState
 from app.core.commands.reception import encode_reception
 from app.core.commands.routing import Outcome, Recorded
 from app.core.errors import StoreUnavailableError
+from app.core.identifiers import PARTITIONS
 from app.core.keys import node_channel
 from app.runtime.telemetry import Fill
 from app.store.commands import Finished, Joined, Registered
@@ -42,12 +43,19 @@ class StoreHost:
         self.commands: Final = MemoryStateStore(clock, wake=self._wake, tell=self._tell)
         self.keys: Final = RedisModel(lambda: clock.monotonic() * 1000)
         self.loop: Final = loop
+        self.lives = 0
+        """How often it has failed over: a repeated call finds no trace of the first one in another life."""
         self.tokens: Final[dict[str, str]] = {}
         """What tells a node that a wake-up for this command is true, as its home noted it."""
 
     def open_of(self, node_id: str) -> int:
         """The number of commands that have their home there and no outcome."""
         return len(at_once(self.commands.pending_of(node_id)))
+
+    def untold_of(self, endpoint_id: str) -> int:
+        """The number of events of which this endpoint is to be told."""
+        webhooks = self.commands.webhooks
+        return len(at_once(webhooks.outbox(range(PARTITIONS), 1))) + at_once(webhooks.waiting([endpoint_id]))[0]
 
     def _wake(self, node_id: str, outcome: Outcome) -> None:
         outcome = replace(outcome, token=self.tokens.get(outcome.command_id, ""))
@@ -232,23 +240,25 @@ class SimStore:
         *,
         only_held: bool = False,
     ) -> Finished:
-        done: list[Finished] = []
+        done: dict[int, Finished] = {}
 
         def effect() -> Finished:
-            if not done:
-                finished = self._host.commands.finish(command_id, state, finisher, error, only_held=only_held)
-                done.append(at_once(finished))
-            return done[0]
+            host = self._host
+            if host.lives not in done:
+                finished = host.commands.finish(command_id, state, finisher, error, only_held=only_held)
+                done[host.lives] = at_once(finished)
+            return done[host.lives]
 
         return await self._wire.ask(effect, self._budget)
 
     async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
-        done: list[Recorded] = []
+        done: dict[int, Recorded] = {}
 
         def effect() -> Recorded:
-            if not done:
-                done.append(at_once(self._host.commands.respond(answer, receiver, open_only=open_only)))
-            return done[0]
+            host = self._host
+            if host.lives not in done:
+                done[host.lives] = at_once(host.commands.respond(answer, receiver, open_only=open_only))
+            return done[host.lives]
 
         return await self._wire.ask(effect, None)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
+from pydantic import SecretStr
+
 from app.core.keys import lease
 from app.settings import Settings, load_settings
+from app.store.rules import TOLD_WITHIN
 from homing_rig.chaos.history import (
     REDIS_KEYS_AFTER_TTL,
     REDIS_KEYS_BASELINE,
@@ -25,17 +29,23 @@ from homing_rig.simulation.callers import Callers
 from homing_rig.simulation.cluster import URL
 from homing_rig.simulation.coverage import Census
 from homing_rig.simulation.devices import SimDevice
+from homing_rig.simulation.forgetting import Excused, Replica
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.mqtt_link import KEEPALIVE
 from homing_rig.simulation.network import Link
 from homing_rig.simulation.node import SimClock, SimNode, Surroundings
 from homing_rig.simulation.plan import BEGIN, BROKER, Plan, Trouble, TroubleKind
+from homing_rig.simulation.receiver import HOOK, ROOT, Receiver
 from homing_rig.simulation.recording import Recording
-from homing_rig.simulation.store import StoreHost
+from homing_rig.simulation.store import StoreHost, at_once
 
 _T = TypeVar("_T")
 
 RETENTION: Final = timedelta(minutes=2)
+TAKE_OVER_SECONDS: Final = 1.0
+"""How long nobody answers while a replica takes the place of the store."""
+CLAIM_SECONDS: Final = 40.0
+"""After so long what a dead node was about to deliver is delivered by another one, though it is refused once."""
 REST_SECONDS: Final = 40.0
 """How long after the last trouble everything may take to come to rest."""
 LOOKS_SECONDS: Final = 0.1
@@ -50,11 +60,19 @@ class World:
         self.recording: Final = recording
         self.unrest: list[str] = []
         """What had not come to rest in the end."""
+        self.mistold: list[str] = []
+        """The mistakes of deliveries to the webhook."""
         self.unserved: list[str] = []
         """What nodes did to a command that was sent when everything had come to rest."""
+        self.excused: Final = Excused()
+        """The commands of which a fail-over made the store forget something."""
+        self._replicas: dict[Trouble, Replica] = {}
         self._loop = loop
         self._plan = plan
+        self.receiver: Final = Receiver(plan.stream) if plan.webhooks else None
         self.store: Final = StoreHost(loop, SimClock(loop))
+        if self.receiver is not None:
+            at_once(self.store.commands.webhooks.put_endpoint(HOOK, None))
         self.census: Final = Census(self.store)
         recording.told.append(self.census.take)
         self.broker: Final = SimBroker(loop, plan.quirks, plan.stream("broker"))
@@ -94,6 +112,8 @@ class World:
             node.start()
         self.callers.send(self._plan.wishes)
         for trouble in self._plan.troubles:
+            if trouble.kind is TroubleKind.FAIL_OVER:
+                self._loop.call_at(BEGIN + trouble.at - trouble.seconds, self._fall_behind, trouble)
             self._loop.call_at(BEGIN + trouble.at, self._break, trouble)
         await asyncio.sleep(self._plan.ends)
         await self._come_to_rest()
@@ -104,6 +124,8 @@ class World:
         known |= dict.fromkeys(one.command_id for one in self.recording.events if isinstance(one, Executed))
         if all(node.running for node in self.nodes.values()):
             await self._in_lane_of_callers(self.callers.read_all(list(known)))
+        if self.receiver is not None and not self.unrest:
+            self.mistold = self.receiver.mistakes(one.command for one in self.store.commands.table.records.values())
         self._end()
 
     async def _in_lane_of_callers(self, work: Coroutine[Any, Any, _T]) -> _T:
@@ -119,12 +141,12 @@ class World:
 
     def _after_all_retentions(self) -> None:
         """Nobody lives any more; what is on record when all times are over stays for ever."""
-        self._loop.skip(RETENTION.total_seconds() + 3600.0)
+        self._loop.skip(max(RETENTION, TOLD_WITHIN).total_seconds() + 3600.0)
         size = self.store.commands.size
         self.recording.write(Metric(at=self._loop.time(), source="store", name=REDIS_KEYS_AFTER_TTL, value=size))
 
     async def _come_to_rest(self) -> None:
-        ends = self._loop.time() + REST_SECONDS
+        ends = self._loop.time() + REST_SECONDS + (CLAIM_SECONDS if self.receiver is not None else 0.0)
         while (unrest := self._unrest()) and self._loop.time() < ends:
             await asyncio.sleep(LOOKS_SECONDS)
         self.unrest = unrest
@@ -152,6 +174,8 @@ class World:
         orphans = len(sessions) - len(self.nodes)
         if orphans:
             found.append(f"{orphans} sessions of dead nodes not adopted")
+        if self.receiver is not None and (count := self.store.untold_of(HOOK.id)):
+            found.append(f"{count} events wait for the webhook")
         held = self.broker.waiting()
         found += [f"{count} messages wait in session {one}" for one, count in held.items() if one not in self.devices]
         return found
@@ -159,7 +183,9 @@ class World:
     def _break(self, trouble: Trouble) -> None:
         self.census.hit(trouble, self.nodes.get(trouble.target))
         if trouble.kind is TroubleKind.OUTAGE:
-            self._outage(trouble)
+            self._outage(trouble, trouble.seconds)
+        elif trouble.kind is TroubleKind.FAIL_OVER:
+            self._fail_over(trouble)
         elif trouble.target == BROKER:
             self._restart_broker(trouble)
         elif trouble.target in self.devices:
@@ -206,7 +232,16 @@ class World:
             way.cut()
         self._note(trouble, self.broker.restart)
 
-    def _outage(self, trouble: Trouble) -> None:
+    def _fall_behind(self, trouble: Trouble) -> None:
+        self._replicas[trouble] = Replica.of(self.store)
+
+    def _fail_over(self, trouble: Trouble) -> None:
+        replica = self._replicas.pop(trouble, None)
+        if replica is not None and self.store.up:
+            self._outage(trouble, TAKE_OVER_SECONDS)
+            self.excused.add(replica.take_over(self.store))
+
+    def _outage(self, trouble: Trouble, seconds: float) -> None:
         self.store.up = False
         for node in self.nodes.values():
             node.around.to_store.cut()
@@ -214,7 +249,7 @@ class World:
         def back() -> None:
             self.store.up = True
 
-        self._note(trouble, back)
+        self._note(replace(trouble, seconds=seconds), back)
 
     def _on_the_way(self, trouble: Trouble, way: Link) -> None:
         match trouble.kind:
@@ -271,6 +306,7 @@ class World:
             self._link(f"{node_id}-broker", "broker"),
             self._link(f"{node_id}-store", "store"),
             self._link(f"{node_id}-callers", "callers"),
+            self.receiver,
         )
         return SimNode(
             node_id,
@@ -292,6 +328,9 @@ def settings_of(plan: Plan, node_id: str) -> Settings:
             "node": base.node.model_copy(update={"id": node_id}),
             "command": base.command.model_copy(update=command),
             "cluster": base.cluster.model_copy(update=cluster),
+            "webhooks": base.webhooks.model_copy(
+                update={"secret_key": SecretStr(ROOT.decode())} if plan.webhooks else {}
+            ),
         }
     )
 
