@@ -40,6 +40,7 @@ class Comparison(StrEnum):
 
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
+_WHOLE: Final = re.compile("-?[0-9]{1,40}")
 _TRUTHS: Final = {
     **dict.fromkeys(("on", "true", "1", "yes"), True),
     **dict.fromkeys(("off", "false", "0", "no"), False),
@@ -102,6 +103,7 @@ class Wish:
                 return type(found) is type(wanted) and found == wanted
 
     def _near(self, found: float | None, wanted: float | None) -> bool:
+        """True if both are numbers and near enough; whole numbers are compared as they are, however many digits."""
         return found is not None and wanted is not None and abs(found - wanted) <= self.tolerance
 
 
@@ -171,6 +173,8 @@ def _is_number(value: JsonValue) -> bool:
 def _number(value: JsonValue) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    if isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value)):
+        return int(value)
     try:
         number = float(value)
     except (ValueError, OverflowError):

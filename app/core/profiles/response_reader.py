@@ -17,7 +17,7 @@ from app.core.profiles.conditions import all_hold
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import HeardState
 from app.core.profiles.profile import DeviceProfile, Part, ResponseSpec, correlation_text, to_json
-from app.core.profiles.sources import Decode, device_of, wide_document
+from app.core.profiles.sources import AsText, Decode, device_of, wide_document
 from app.core.profiles.templates import CommandFacts, scalar_text
 from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
 
@@ -184,10 +184,15 @@ def _correlations(
             continue
         value = source.read(message, values, document, as_text)
         if value:
-            if any(first(document, path) not in (MISSING, value) for path in spec.confirm):
+            if any(_contradicts(first(document, path), value, as_text) for path in spec.confirm):
                 raise UndecodableMessageError("correlation_contradicts")
             return [value]
     raise UndecodableMessageError("no_correlation")
+
+
+def _contradicts(found: JsonValue | Missing, value: str, as_text: AsText) -> bool:
+    """True if something else stands there; a number says the same as its digits, as where the value was read."""
+    return found is not MISSING and as_text(found) != value
 
 
 def part_of(document: JsonValue, part: Part | None) -> bytes | None:
