@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from app.core.errors import InvalidInputError
 from app.core.identifiers import id_of_name
 from app.core.profiles.device_events import EventSpec, PresenceSpec
 from app.core.profiles.profile import DeviceProfile, ResponseSpec
-from app.core.profiles.sources import DeviceSource
+from app.core.profiles.sources import DeviceSource, id_of_parts
 from app.core.replies.reply import ReplySpec
 from app.core.topics import TopicTemplate
 from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
@@ -60,10 +59,7 @@ class _TopicKind:
             if form is None:
                 return ANY
         if form is not None and values.keys() >= set(form.names):
-            try:
-                return form.filled({name: id_of_name(values[name]) for name in form.names})
-            except InvalidInputError:
-                return ANY
+            return id_of_parts(form, values) or ANY
         named = values.get("device_id")
         return "" if named is None else id_of_name(named)
 

@@ -130,8 +130,8 @@ class TopicTemplate:
 
     A placeholder is a level or a part of one (`?$rid={id}`), with something between two of them. One may be several
     levels: `{method*}`, or `{device_id* but set, get}`, none of which is one of these words. `allowed` are the names
-    that there may be, None for any. Raises ConfigurationError when the template is wrong. `match`, `parse` and
-    `render` run once per message.
+    that there may be, None for any. Of several in one level the first takes as much as it can, or with `shortest` as
+    little. Raises ConfigurationError when the template is wrong. `match`, `parse` and `render` run once per message.
     """
 
     __slots__ = (
@@ -150,11 +150,11 @@ class TopicTemplate:
         "text",
     )
 
-    def __init__(self, text: str, *, allowed: Collection[str] | None = PLACEHOLDERS) -> None:
+    def __init__(self, text: str, *, allowed: Collection[str] | None = PLACEHOLDERS, shortest: bool = False) -> None:
         self.text: Final = text
         """The template as it was written."""
         levels = text.split("/")
-        parsed = [_level(text, level, allowed) for level in levels]
+        parsed = [_level(text, level, allowed, "(.+?)" if shortest else "(.+)") for level in levels]
         self.names: Final = tuple(name for one in parsed for name in one.names)
         """The placeholders, from left to right."""
         self.further: Final = tuple(name for name in self.names if name not in PLACEHOLDERS)
@@ -276,7 +276,7 @@ class _TemplateLevel(NamedTuple):
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
-def _level(text: str, level: str, allowed: Collection[str] | None) -> _TemplateLevel:
+def _level(text: str, level: str, allowed: Collection[str] | None, part: str) -> _TemplateLevel:
     if "{" not in level and "}" not in level:
         return _TemplateLevel(level)
     if (found := _REST.fullmatch(level)) is not None:
@@ -291,7 +291,7 @@ def _level(text: str, level: str, allowed: Collection[str] | None) -> _TemplateL
             "in lower-case letters, with something between two of them; {name*}, or {name* but word, word}, is levels"
         )
     names = tuple(_known(text, name, allowed) for name in _PLACEHOLDER.findall(level))
-    return _TemplateLevel(None, names, re.compile("(.+)".join(re.escape(one) for one in literals), re.DOTALL))
+    return _TemplateLevel(None, names, re.compile(part.join(re.escape(one) for one in literals), re.DOTALL))
 
 
 def _known(text: str, name: str, allowed: Collection[str] | None) -> str:

@@ -85,14 +85,24 @@ class DeviceSource:
         if self.fixed is not None:
             return self.fixed
         if self.form is not None:
-            try:
-                return self.form.filled({name: id_of_name(values[name]) for name in self.form.names})
-            except InvalidInputError:
-                raise UndecodableMessageError("no_device") from None
+            device_id = id_of_parts(self.form, values)
+            if device_id is None:
+                raise UndecodableMessageError("no_device")
+            return device_id
         found = first(document, self.path or ())
         if not isinstance(found, str):
             raise UndecodableMessageError("no_device")
         return id_of_name(found)
+
+
+def id_of_parts(form: TopicTemplate, values: Mapping[str, str]) -> str | None:
+    """The id that is put together from these parts; None where it would be that of a device with other parts."""
+    parts = {name: id_of_name(values[name]) for name in form.names}
+    try:
+        device_id = form.filled(parts)
+    except InvalidInputError:
+        return None
+    return device_id if form.parse(device_id) == parts else None
 
 
 def device_of(source: DeviceSource | None, values: Mapping[str, str], document: JsonValue) -> str:

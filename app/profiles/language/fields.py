@@ -45,6 +45,11 @@ def template(text: str) -> TopicTemplate:
     return TopicTemplate(text, allowed=None)
 
 
+def form_of_ids(text: str) -> TopicTemplate:
+    """The form of ids of devices: in `{product}:{serial}` the serial has whatever is behind the first colon."""
+    return TopicTemplate(text, allowed=None, shortest=True)
+
+
 def _template(text: str) -> str:
     try:
         template(text)

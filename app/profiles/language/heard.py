@@ -16,7 +16,7 @@ from app.core.profiles.profile import Part
 from app.core.profiles.sources import CorrelationSource, DeviceSource
 from app.profiles.expressions import expression, fault_of
 from app.profiles.language.faults import ProfileFault
-from app.profiles.language.fields import Codec, Dotted, Scalar, StrictTable, Topic, template
+from app.profiles.language.fields import Codec, Dotted, Scalar, StrictTable, Topic, form_of_ids, template
 from app.profiles.language.paths import parse_path, shown
 from app.profiles.language.rules import contradicting, impossible
 
@@ -260,4 +260,4 @@ class HeardTable(StrictTable):
             return DeviceSource(self.device.fixed, path_of(self.device.path, wide=wide))
         if "device_id" in template(self.topic).names:
             return None
-        return None if form is None else DeviceSource(form=template(form))
+        return None if form is None else DeviceSource(form=form_of_ids(form))

@@ -14,7 +14,7 @@ from app.core.profiles import templates
 from app.core.profiles.profile import DeviceProfile
 from app.profiles.language.approvals import ApprovalTable, approval_faults
 from app.profiles.language.faults import ProfileFault, refuse
-from app.profiles.language.fields import ReadFile, StrictTable, Topic, no_files, template
+from app.profiles.language.fields import ReadFile, StrictTable, Topic, form_of_ids, no_files, template
 from app.profiles.language.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
 from app.profiles.language.interlocks import ComparisonTable, InterlockInputTable, InterlockTable, interlock_faults
 from app.profiles.language.lanes import LaneTable, lane_faults
@@ -236,7 +236,7 @@ class ProfileTable(StrictTable):
             requests=tuple(request.build() for request in self.requests().values()),
             responses=tuple(one.build(self.device_id, self._apart(one), self.codes) for one in self.response),
             quarantine=timedelta(seconds=self.quarantine_seconds or 0),
-            device=None if self.device_id is None else template(self.device_id),
+            device=None if self.device_id is None else form_of_ids(self.device_id),
             events=tuple(one.build(self.device_id) for one in self.event),
             replies=tuple(one.build(self.device_id, self.values, events) for one in self.reply),
             catalogue=catalogue_of(self.methods, self.method),
