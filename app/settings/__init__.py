@@ -12,7 +12,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from app.core.addresses import EventsKind, engine_kind, events_kind
@@ -20,7 +20,6 @@ from app.core.durations import format_duration
 from app.core.errors import ConfigurationError
 from app.core.identifiers import validate_node_id
 from app.core.redis_address import REDIS_SCHEMES
-from app.core.topics import share
 from app.settings.access import AccessSettings, OidcSettings
 from app.settings.broker import BrokerSettings
 from app.settings.events import EventsSettings
@@ -35,6 +34,7 @@ from app.settings.fields import (
     or_value_error,
     scheme_of,
 )
+from app.settings.mqtt import MqttSettings
 from app.settings.outbound import ReplySettings, WebhooksSettings
 from app.settings.store import RedisSettings, StoreSettings
 from app.settings.up import UpSettings
@@ -90,40 +90,6 @@ class NodeSettings(SettingsGroup):
     @classmethod
     def _allowed(cls, value: str) -> str:
         return or_value_error(validate_node_id, value) if value else value
-
-
-class MqttSettings(SettingsGroup):
-    """The connection to the MQTT broker."""
-
-    url: str = "mqtt://127.0.0.1:1883"
-    """The URL of the broker: `mqtt://host:port`, or `mqtts://…` with TLS."""
-    version: Literal["5", "3.1.1"] = "5"
-    """The MQTT version to use. With 3.1.1, commands that wait at the broker never expire."""
-    share_group: str = "homing"
-    """The prefix of the share group's name and of the sessions' names."""
-    username: str = ""
-    password: SecretStr = SecretStr("")
-    ca_file: OptionalFile = None
-    """A PEM file of the authorities to trust. If empty, the system's are used."""
-    cert_file: OptionalFile = None
-    """A PEM file with this node's certificate, if the broker requires one."""
-    key_file: OptionalFile = None
-    keepalive: Annotated[Duration, Field(ge=timedelta(seconds=5), le=timedelta(hours=1))] = timedelta(seconds=30)
-    receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 256
-    """The number of responses that the broker may send before this node has acknowledged them."""
-    session_expiry: Annotated[Duration, Field(ge=timedelta(seconds=30), le=timedelta(days=1))] = timedelta(hours=1)
-    """How long the broker keeps this node's session and its messages while the node is disconnected."""
-
-    @field_validator("url")
-    @classmethod
-    def _known_scheme(cls, value: str) -> str:
-        return scheme_of(value, ("mqtt", "mqtts"))
-
-    @field_validator("share_group")
-    @classmethod
-    def _allowed_group(cls, value: str) -> str:
-        or_value_error(lambda group: share(group, "x"), value)
-        return value
 
 
 class ApiSettings(SettingsGroup):
@@ -304,6 +270,15 @@ class Settings(BaseSettings):
     def _tokens_need_rules(self) -> Self:
         if self.oidc.issuer and not self.access.url:
             raise ValueError("HOMING_OIDC_ISSUER needs HOMING_ACCESS_URL: there it says what groups may do")
+        return self
+
+    @model_validator(mode="after")
+    def _required_is_recorded(self) -> Self:
+        if self.audit_required and not (self.access.url and self.audit == "commands"):
+            raise ValueError(
+                "HOMING_AUDIT_REQUIRED=true needs HOMING_ACCESS_URL and HOMING_AUDIT=commands: without them no command "
+                "is ever on record"
+            )
         return self
 
     @model_validator(mode="after")

@@ -59,6 +59,16 @@ def test_what_kubernetes_tells_of_its_services_is_left_alone(service: str) -> No
             },
             "HOMING_MQTT_SESSION_EXPIRY is over before another node adopts the session of a dead one",
         ),
+        ({"HOMING_MQTT_CA_FILE": "ca.pem"}, "HOMING_MQTT_CA_FILE, HOMING_MQTT_CERT_FILE and HOMING_MQTT_KEY_FILE need"),
+        (
+            {"HOMING_MQTT_URL": "mqtts://b", "HOMING_MQTT_KEY_FILE": "node.key"},
+            "HOMING_MQTT_KEY_FILE needs HOMING_MQTT_CERT_FILE",
+        ),
+        ({"HOMING_AUDIT_REQUIRED": "true"}, "HOMING_AUDIT_REQUIRED=true needs HOMING_ACCESS_URL"),
+        (
+            {"HOMING_AUDIT_REQUIRED": "true", "HOMING_AUDIT": "changes", "HOMING_ACCESS_URL": "sqlite:////a.db"},
+            "HOMING_AUDIT_REQUIRED=true needs HOMING_ACCESS_URL and HOMING_AUDIT=commands",
+        ),
         ({"HOMING_OIDC_ISSUER": "https://a.example"}, "HOMING_OIDC_ISSUER and HOMING_OIDC_AUDIENCE belong together"),
         ({"HOMING_OIDC_CLIENT_ID": "console"}, "HOMING_OIDC_CLIENT_ID and HOMING_OIDC_CONSOLE_URL belong together"),
         (
