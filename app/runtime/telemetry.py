@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,6 +11,8 @@ from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, Protocol
 
 import structlog
+
+from app.runtime.log_lines import LogLines
 
 Counters = Counter[str]
 """Counts under stable names such as `drop.retained`; one for the whole node."""
@@ -35,8 +38,12 @@ def speak_as(ids: Callable[[], Mapping[str, str]]) -> None:
 
 
 def configure_logging(level: str, log_format: Literal["console", "json"]) -> None:
-    """Send structured logs to standard error. In JSON a record is one line; on a console a traceback follows it."""
-    colours = sys.stderr.isatty()
+    """Send structured logs to standard error. In JSON a record is one line; on a console a traceback follows it.
+
+    There are colours at a terminal only, and none where `NO_COLOR` is set (https://no-color.org).
+    """
+    lines = LogLines(sys.stderr)
+    colours = sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     rendering: list[structlog.typing.Processor] = (
         [structlog.processors.JSONRenderer()]
         if log_format == "json"
@@ -58,7 +65,7 @@ def configure_logging(level: str, log_format: Literal["console", "json"]) -> Non
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: lines,
         cache_logger_on_first_use=False,
     )
 
