@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -13,6 +12,7 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import contexts as known
 from app.cli.output import Form, Stop, err, needs_terminal, out, table, tell, written
+from app.cli.standard_input import read_line
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _contexts() -> Contexts:
 
 def _save(contexts: Contexts) -> None:
     try:
-        contexts.save()
+        _checked(contexts.save)
     except OSError as error:
         raise Stop(f"the contexts cannot be written: {error}") from None
 
@@ -194,7 +194,7 @@ def _who(where: str, key: str | None) -> Me:
 
 def _secret(what: str, *, from_stdin: bool) -> str:
     if from_stdin:
-        given = sys.stdin.readline(_LONGEST + 2).rstrip("\r\n")
+        given = read_line(_LONGEST)
     else:
         needs_terminal("--stdin")
         given = str(typer.prompt(what, hide_input=True, err=True))

@@ -32,22 +32,28 @@ class StandardStream:
     @property
     def is_terminal(self) -> bool:
         """True if somebody looks at it."""
-        return self._file.isatty()
+        return self._file is not None and self._file.isatty()
 
     def line(self, text: str) -> None:
-        """Print a line as it is."""
+        """Print a line as it is. What nobody can be told on standard error is told nobody."""
+        file = self._file
+        if file is None:
+            if self._is_err:
+                return
+            raise Stop("standard output is closed")
         try:
-            self._file.write(f"{text}\n")
-            self._file.flush()
+            file.write(f"{text}\n")
+            file.flush()
         except OSError as error:
             # Python would complain once more when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
             if self._is_err or isinstance(error, BrokenPipeError):
                 sys.exit(1)  # whoever read has what they wanted, as head has
             raise Stop(f"standard output cannot be written: {error.strerror}") from None
 
     @property
-    def _file(self) -> TextIO:
+    def _file(self) -> TextIO | None:
+        """The file; None where whoever began the command has closed it."""
         return sys.stderr if self._is_err else sys.stdout
 
 
@@ -75,7 +81,7 @@ class Stop(Exception):  # noqa: N818 - it ends a command, which need not be an e
 
 def needs_terminal(instead: str) -> None:
     """Return where somebody can be asked for a secret; else Stop, which names the option to give it by."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise Stop(f"there is no terminal to ask at: give it on standard input, with {instead}", Exit.USAGE)
 
 

@@ -78,15 +78,15 @@ class Contexts:
             raise ConfigurationError(f"{path}: every [contexts.NAME] needs a url, and may have a key") from None
 
     def save(self, path: Path | None = None) -> Path:
-        """Replace the file, for its owner alone, as a whole or not at all."""
+        """Replace the file, for its owner alone, as a whole or not at all; ConfigurationError for what is no text."""
         import tempfile  # noqa: PLC0415 - it takes longer to import than all of this package
 
-        path = path or default_path()
+        path, text = path or default_path(), self._text()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 from its first moment
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self._text())
+                file.write(text)
             Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
@@ -94,15 +94,21 @@ class Contexts:
         return path
 
     def _text(self) -> str:
-        # A string of JSON in ASCII is a basic string of TOML.
         lines = ["# Written by homing login and homing context."]
         if self.current is not None:
-            lines.append(f"current = {json.dumps(self.current)}")
+            lines.append(f"current = {_quoted(self.current)}")
         for name, one in sorted(self.known.items()):
-            lines += ["", f"[contexts.{json.dumps(name)}]", f"url = {json.dumps(one.url)}"]
+            lines += ["", f"[contexts.{_quoted(name)}]", f"url = {_quoted(one.url)}"]
             if one.key is not None:
-                lines.append(f"key = {json.dumps(one.key)}")
+                lines.append(f"key = {_quoted(one.key)}")
         return "\n".join([*lines, ""])
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: one of JSON, but TOML has no pairs of surrogates, and takes no DEL as it is."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConfigurationError(f"{text[:64]!a} is not UTF-8, and cannot be kept")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _context(table: Mapping[str, Any]) -> Context:
@@ -141,7 +147,7 @@ def resolve(
     name = name or contexts.current
     found = contexts.get(name) if name is not None else Context(DEFAULT_URL)
     if url is None or set(addresses(url)) <= set(addresses(found.url)):
-        return Context(url or found.url, key or found.key)
+        return Context(url or found.url, key or _checked(found.key))
     return Context(url, key)
 
 
@@ -154,17 +160,21 @@ def _checked(key: str | None) -> str | None:
 
 def addresses(text: str) -> tuple[str, ...]:
     """The URLs in a text, without a slash at their ends; ConfigurationError when one is none."""
-    found = tuple(one.strip().rstrip("/") for one in text.split(",") if one.strip())
+    found = tuple(_address(one.strip().rstrip("/")) for one in text.split(",") if one.strip())
     if not found:
         raise ConfigurationError("there is no URL; write http://host:port")
-    for one in found:
-        try:
-            parts = urlsplit(one)
-            port = parts.port
-        except ValueError as error:
-            raise ConfigurationError(f"{one[:64]!a}: {error}") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            raise ConfigurationError(f"{one[:64]!a} is not a URL; write http://host:port")
-        if parts.username is not None or parts.query or parts.fragment:
-            raise ConfigurationError(f"{parts.hostname!a}: a URL of a node has no user, query or fragment")
     return found
+
+
+def _address(text: str) -> str:
+    """The URL itself, its scheme in small letters as everybody looks for it; ConfigurationError."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"{text[:64]!a}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigurationError(f"{text[:64]!a} is not a URL; write http://host:port")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ConfigurationError(f"{parts.hostname!a}: a URL of a node has no user, query or fragment")
+    return parts.scheme + text[len(parts.scheme) :]

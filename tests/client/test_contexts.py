@@ -29,6 +29,27 @@ def test_what_was_saved_is_read_again_and_is_for_its_owner_alone(saved: Path) ->
     assert list(saved.parent.iterdir()) == [saved]
 
 
+@pytest.mark.parametrize("name", ["\N{HELICOPTER}", "a\x7fb", "\x80", "\u2026"])
+def test_a_name_of_any_letters_leaves_the_file_readable(saved: Path, name: str) -> None:
+    Contexts.load().with_one(name, Context("http://x", "k")).save()
+    assert Contexts.load().get(name) == Context("http://x", "k")
+    assert Contexts.load().get("here") == HERE
+
+
+def test_a_name_that_is_no_text_is_refused_and_the_file_stays(saved: Path) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        Contexts.load().with_one("\udcff", Context("http://x")).save()
+    assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_a_key_of_the_file_that_no_header_can_carry_is_refused_in_a_sentence(saved: Path) -> None:
+    saved.write_text('current = "here"\n[contexts.here]\nurl = "http://127.0.0.1:9"\nkey = "homing_\u2026"\n')
+    with pytest.raises(ConfigurationError, match="characters that no key has"):
+        Homing()
+
+
 def test_a_file_that_others_may_read_is_not_used(saved: Path) -> None:
     saved.chmod(0o640)
     with pytest.raises(ConfigurationError, match="chmod 600"):
@@ -94,3 +115,7 @@ def test_a_client_finds_the_current_context(saved: Path) -> None:
     with Homing() as homing:
         assert homing.url == "http://b:1"
     assert addresses("http://a/, https://b:2/x/") == ("http://a", "https://b:2/x")
+
+
+def test_the_scheme_of_a_url_may_have_capitals() -> None:
+    assert addresses("HTTPS://Homing.example/a, Http://[::1]:1/") == ("https://Homing.example/a", "http://[::1]:1")
