@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,6 +10,7 @@ import typer
 
 from app.cli.directory import change, end_of, find, instant, with_directory
 from app.cli.output import Stop, err, out, tell
+from app.cli.standard_input import read_bytes
 from app.core.access.admins import ADMIN, admins, check_admins
 from app.runtime.exits import Exit
 
@@ -181,7 +181,7 @@ def apply(
 
 def _text_of(file: str) -> str:
     try:
-        data = sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else Path(file).read_bytes()
+        data = read_bytes(MAX_BYTES + 1) if file == "-" else Path(file).read_bytes()
         if len(data) > MAX_BYTES:
             raise Stop(f"{file}: is larger than {MAX_BYTES} bytes", Exit.USAGE)
         return data.decode()

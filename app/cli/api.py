@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Final
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from app.cli.calls import ContextName, Url, connected
 from app.cli.json_input import parse_json
 from app.cli.output import Form, Stop, err, out, tell, written
+from app.cli.standard_input import read_all
 from app.runtime.exits import Exit
 
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -34,7 +34,7 @@ def api(
     if method.upper() not in _METHODS:
         raise Stop(f"METHOD: {method[:16]!a} is none; allowed: {', '.join(_METHODS)}", Exit.USAGE)
     try:
-        value = None if body is None else parse_json(sys.stdin.read() if body == "-" else body)
+        value = None if body is None else parse_json(read_all() if body == "-" else body)
     except ValueError as error:
         raise Stop(f"BODY: not JSON: {error}", Exit.USAGE) from None
     headers = {} if if_match is None else {"If-Match": if_match}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from app.cli.directory import with_directory
 from app.cli.output import Stop, err, out, plain, tell
+from app.cli.standard_input import read_all
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def export() -> None:
             line = kept.line
             body = line.body.decode("utf-8", "replace")
             shown = {"writer": line.writer, "seq": line.seq, "hash": line.hash.hex(), "body": body}
-            sys.stdout.write(json.dumps(shown) + "\n")
+            out.line(json.dumps(shown))
 
     with_directory(read)
 
@@ -138,7 +138,7 @@ def _heads(file: str) -> Iterator[ChainHead]:
     from app.core.audit.chain import ChainHead
 
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8", "replace")
+        text = read_all() if file == "-" else Path(file).read_text("utf-8", "replace")
     except OSError as error:
         raise Stop(f"{file}: {error.strerror}", Exit.USAGE) from None
     for line in text.splitlines():

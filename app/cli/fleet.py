@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,6 +11,7 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.json_input import parse_json
 from app.cli.output import Form, Stop, err, out, plain, table, tell, written
+from app.cli.standard_input import read_all
 from app.cli.verbs import COMPLETED, HELP, Verb, cell, group
 from app.runtime.exits import Exit
 
@@ -136,7 +136,7 @@ def _write(file: Path, content: bytes) -> None:
 
 def _document(file: str) -> Any:  # noqa: ANN401 - any JSON
     try:
-        return parse_json(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+        return parse_json(read_all() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise Stop(f"{file}: {error.strerror}", Exit.USAGE) from None
     except ValueError as error:

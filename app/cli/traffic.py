@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.json_input import parse_json
 from app.cli.output import Form, Stop, err, out, tell, written
+from app.cli.standard_input import read_all
 from app.runtime.exits import Exit
 
 
@@ -101,7 +101,7 @@ def draft(
     shown = form(output, as_json=as_json)
     given = None if params is None else _json(params)
     try:
-        toml = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        toml = read_all() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Stop(f"{file}: cannot be read: {error}", Exit.USAGE) from None
     with connected(url, context, shown) as homing:

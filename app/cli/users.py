@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from app.cli.directory import FOLLOWED, change, find, instant, new_bindings, new_id, shown, with_directory
 from app.cli.output import Stop, err, needs_terminal, out, plain, tell
+from app.cli.standard_input import read_line
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _ask(*, from_stdin: bool) -> str:
     from app.core.errors import InvalidInputError
 
     if from_stdin:
-        password = sys.stdin.readline(MAX_LENGTH + 2).rstrip("\r\n")
+        password = read_line(MAX_LENGTH)
     else:
         needs_terminal("--password-stdin")
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

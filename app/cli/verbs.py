@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
@@ -18,6 +17,7 @@ from app.cli import completion
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.json_input import parse_json
 from app.cli.output import Form, Stop, err, out, table, tell, written
+from app.cli.standard_input import read_all
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _called(homing: Homing, verb: Verb, asked: Sequence[Parameter], given: Mappi
 def read_json(name: str, text: str) -> Any:  # noqa: ANN401 - any JSON value
     """The JSON that was typed, or is on standard input; Stop."""
     try:
-        return parse_json(sys.stdin.read() if text == "-" else text)
+        return parse_json(read_all() if text == "-" else text)
     except ValueError as error:
         raise Stop(f"{name}: not JSON: {error}", Exit.USAGE) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -10,21 +11,78 @@ from pathlib import Path
 import pytest
 
 from app.cli.json_input import parse_json
-from tests.unit.cli.conftest import FakeNode, Homing
+from tests.unit.cli.conftest import FakeNode, Homing, Read
 
 ROOT = Path(__file__).parents[3]
-HERE = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+
+
+def _here() -> dict[str, str]:
+    """The environment of this moment, for a process that finds this code."""
+    return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
 def test_output_on_a_full_disk_is_a_failure_that_says_so() -> None:
     with Path("/dev/full").open("wb") as full:
         line = [sys.executable, "-m", "app.cli", "version"]
-        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, env=HERE, check=False)
+        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, env=_here(), check=False)
     assert (ended.returncode, ended.stderr) == (
         1,
         "homing: standard output cannot be written: No space left on device\n",
     )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+def test_an_export_of_the_audit_on_a_full_disk_is_no_success(homing: Homing, read: Read) -> None:
+    assert homing("access", "init")[0] == 0
+    assert read().version > 0
+    with Path("/dev/full").open("wb") as full:
+        line = [sys.executable, "-m", "app.cli", "audit", "export"]
+        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, env=_here(), check=False)
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "homing: standard output cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "closed", "code", "said"),
+    [
+        ("events publish t -", "<&-", 2, "homing: standard input is closed, and something is to be read from it\n"),
+        ("login http://127.0.0.1:9 -u ann --stdin", "<&-", 2, "homing: standard input is closed"),
+        ("login http://127.0.0.1:9 -u ann", "<&-", 2, "homing: there is no terminal to ask at"),
+        ("version", ">&-", 1, "homing: standard output is closed\n"),
+        ("context use nowhere", "2>&-", 2, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_a_sentence(typed: str, closed: str, code: int, said: str) -> None:
+    line = ["sh", "-c", f'exec "$0" -m app.cli {typed} {closed}', sys.executable]
+    ended = subprocess.run(line, capture_output=True, text=True, env=_here(), check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr.startswith(said), "Traceback" in ended.stderr) == (
+        code,
+        "",
+        True,
+        False,
+    )
+
+
+def test_what_a_place_has_no_letters_for_is_written_otherwise(fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, {"open": False, "principal": "J\u00f6rg", "roles": [], "limits": []})]
+    line = [sys.executable, "-m", "app.cli", "whoami", "--url", fake_node.url]
+    here = _here() | {"PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run(line, capture_output=True, text=True, env=here, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"You are J\\xf6rg at {fake_node.url}\n", "")
+
+
+@pytest.mark.parametrize("typed", [("login", "--stdin"), ("api", "PUT", "/v1/x", "-"), ("fleet", "run", "-")])
+def test_what_is_no_text_on_standard_input_is_wrong_input(
+    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...]
+) -> None:
+    fake_node.answers = [(401, {"detail": "who asks?"})]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"))
+    where = (fake_node.url,) if typed[0] == "login" else ("--url", fake_node.url)
+    code, out, err = homing(*typed, *where)
+    assert (code, out, err) == (2, "", "homing: standard input is not UTF-8\n")
 
 
 @pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "1e999", "[" * 100_000, '{"a": ', '{"a": 1, "a": 2}'])
