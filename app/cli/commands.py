@@ -21,6 +21,8 @@ from app.runtime.exits import Exit
 if TYPE_CHECKING:
     from homing_client import Command, Happening
 
+_NO_COMMAND: Final = "urn:homing:problem:command-not-found"
+
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the command.", autocompletion=commands)]
 
 
@@ -34,8 +36,8 @@ def _known(identity: str, shown: Form) -> Iterator[None]:
         yield
     except InvalidInputError:
         raise Stop(f"{identity[:64]!a} is no id of a command: homing list shows them", Exit.USAGE) from None
-    except NotFoundError:
-        if shown is not Form.HUMAN:  # a program gets the problem itself
+    except NotFoundError as error:
+        if shown is not Form.HUMAN or error.type != _NO_COMMAND:  # a program, or a node that does not know the verb
             raise
         raise Stop(f"there is no command {identity}: homing list shows those on record", Exit.USAGE) from None
 
@@ -141,7 +143,7 @@ def probe(
         found = homing.probe(identity)
     verified = found["command"].get("verified")
     if shown is Form.HUMAN:
-        tell(out, f"{found['result']}: {_FOUND[found['result']]}")
+        tell(out, f"{found['result']}: {_FOUND.get(found['result'], _FOUND_BY_LATER)}")
         for path, value in (verified or {}).get("value", {}).items():
             tell(out, f"  {path} = {json.dumps(value)} on {verified['topic']}, told at {verified['at']}")
     else:
@@ -160,6 +162,7 @@ _FOUND: Final = {
     "blind": "the node has no event log, or it did not answer",
 }
 """The results of looking for a command, for people."""
+_FOUND_BY_LATER: Final = "the node is newer than this command line, which has no words for that"
 
 
 def explain(

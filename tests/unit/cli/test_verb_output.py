@@ -127,7 +127,8 @@ def test_a_pipe_has_no_width(homing: Homing, fake_node: FakeNode) -> None:
 
 
 def test_what_is_not_there_gets_a_sentence(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(404, {"detail": f"there is no command {ID}"})]
+    unknown = {"type": "urn:homing:problem:command-not-found", "detail": f"there is no command {ID}"}
+    fake_node.answers = [(404, unknown)]
     said = f"homing: there is no command {ID}: homing list shows those on record\n"
     for verb in ("get", "watch", "cancel", "explain"):
         assert homing(verb, ID, "--url", fake_node.url) == (2, "", said)
@@ -136,6 +137,19 @@ def test_what_is_not_there_gets_a_sentence(homing: Homing, fake_node: FakeNode) 
     said = "homing: 'nope' is no id of a command: homing list shows them\n"
     assert homing("get", "nope", "--url", fake_node.url) == (2, "", said)
     assert fake_node.asked == []
+
+
+def test_a_node_that_does_not_know_a_verb_is_not_said_to_lack_the_command(homing: Homing, fake_node: FakeNode) -> None:
+    detail = "no such path; /openapi.json lists all of them"
+    fake_node.answers = [(404, {"type": "urn:homing:problem:not-found", "detail": detail})]
+    assert homing("probe", ID, "--url", fake_node.url) == (2, "", f"homing: {detail} (HTTP 404)\n")
+
+
+def test_a_finding_of_a_later_node_is_shown_as_it_is(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, {"result": "by_camera", "command": COMMAND})]
+    code, out, err = homing("probe", ID, "--url", fake_node.url)
+    assert (code, err) == (3, "")
+    assert out.startswith("by_camera: ")
 
 
 def test_a_node_that_cannot_serve_says_so(homing: Homing, fake_node: FakeNode) -> None:
