@@ -17,7 +17,9 @@ from app import __version__, metrics
 from app.access.plane import bootstrap_key
 from app.adapters import open_adapters
 from app.core.addresses import EventsKind, events_kind, split_address
+from app.core.memory import MemoryShares
 from app.core.redis_address import parse_redis_url
+from app.core.sizes import MIB
 from app.main import Homing
 from app.profiles.loader import load_profiles
 from app.runtime.services import STOP
@@ -147,6 +149,16 @@ def test_several_nodes_share_a_store_and_one_alone_may_have_it_in_memory(
         assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
         selector = named(manifests, "PodDisruptionBudget", "homing")["spec"]["selector"]
         assert selector == deployment["selector"]
+
+
+@pytest.mark.parametrize("overlay", ALONE)
+def test_a_node_with_its_store_in_memory_refuses_before_its_container_is_ended(
+    rendered: Rendered, settings_of: Callable[[str], Settings], overlay: str
+) -> None:
+    (container,) = node_pod(rendered(overlay))["containers"]
+    memory = int(container["resources"]["limits"]["memory"].removesuffix("Mi")) * MIB
+
+    assert settings_of(overlay).store.records_bytes <= MemoryShares.of(memory).records_bytes
 
 
 def test_services_for_development_are_not_for_production(rendered: Rendered) -> None:
