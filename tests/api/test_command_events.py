@@ -81,6 +81,22 @@ async def test_a_stream_goes_on_after_the_event_that_was_seen_last(
         assert [one.name for one in await reading.all()] == ["command", "progress", "progress", "progress", "outcome"]
 
 
+async def test_a_browser_that_comes_back_goes_on_after_what_it_saw_and_not_after_its_address(
+    rig: Rig, served: Served
+) -> None:
+    identity = await begun(rig)
+    for percent in (10, 20):
+        progress(rig, percent)
+    await rig.read_until(lambda command: command["progress"] == {"percent": 20})
+    answer(rig)
+    await rig.read_until(lambda command: command["state"] == "succeeded")
+    url = f"http://127.0.0.1:{served.port}/v1/commands/{identity}/events?after={identity}/1"
+    async with stream(url, {"Last-Event-ID": f"{identity}/2"}) as reading:
+        assert [one.id for one in await reading.all()] == [f"{identity}/3"]
+    async with stream(url, {"Last-Event-ID": f"{identity}/3"}) as reading:
+        assert reading.status == 204
+
+
 async def test_until_retention_a_late_response_is_told(rig: Rig, served: Served) -> None:
     identity = await begun(rig)
     await rig.http.delete(f"/v1/commands/{identity}")

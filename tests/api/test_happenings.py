@@ -135,6 +135,18 @@ async def test_a_stream_goes_on_after_the_event_that_was_seen_last(
         assert (await next_of(reading)).data["method"] == "ok"
 
 
+async def test_a_browser_that_comes_back_goes_on_after_what_it_saw_and_not_after_its_address(
+    rig: Rig, served: Served
+) -> None:
+    async with stream(url(served)) as reading:
+        began = await bookmark_of(reading)
+        for method in ("ok", "refuse"):
+            await rig.send(method)
+        seen = await next_of(reading)
+    async with stream(url(served, f"?after={began}"), {"Last-Event-ID": seen.id or ""}) as reading:
+        assert (await next_of(reading)).data["method"] == "refuse"
+
+
 async def test_who_is_cut_off_before_the_first_event_comes_back_with_the_id_of_the_beginning(
     rig: Rig, served: Served
 ) -> None:

@@ -34,7 +34,7 @@ router = GuardedRouter(prefix="/v1", tags=["commands"])
 _After = Annotated[
     str | SkipJsonSchema[None],
     query(
-        "Resume after the event with this id. The same as `Last-Event-ID`, which a browser cannot set.",
+        "Resume after the event with this id. `Last-Event-ID`, which a browser sets when it comes back, goes first.",
         EVENT_ID,
         f"{schemas.COMMAND_ID}/3",
     ),
@@ -95,7 +95,7 @@ async def follow_command(
     """
     check_names(request, ("after", "until"))
     to_the_end = _is_to_the_end(until)
-    seen = _number("after" if after else "Last-Event-ID", after or last_event_id, command_id)
+    seen = _number("Last-Event-ID" if last_event_id else "after", last_event_id or after, command_id)
     account = await commands.store.follow(command_id)
     may = partial(_check, asker, account.command)
     may()

@@ -39,7 +39,7 @@ _EXAMPLE: Final = "1772352000000-0.239"
 _After = Annotated[
     str | SkipJsonSchema[None],
     query(
-        "Resume after the event with this id. The same as `Last-Event-ID`, which a browser cannot set.",
+        "Resume after the event with this id. `Last-Event-ID`, which a browser sets when it comes back, goes first.",
         POSITION,
         _EXAMPLE,
     ),
@@ -160,7 +160,7 @@ async def follow_commands(
     the beginning, and after a pause without events.
     """
     check_names(request, _NAMES)
-    position = _position("after" if after else "Last-Event-ID", after or last_event_id)
+    position = _position("Last-Event-ID" if last_event_id else "after", last_event_id or after)
     begun = await commands.stream.begin(position)
     fresh = position is None
     feed = partial(

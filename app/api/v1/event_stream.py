@@ -46,7 +46,7 @@ _Last = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="Last-Event-ID",
-        description="Resume after the event with this id, on any node.",
+        description="Resume after the event with this id, on any node. It goes before `cursor`, `since` and `from`.",
         json_schema_extra={"pattern": f"^{ANY_CURSOR}$"},
         examples=[CURSOR_EXAMPLE],
     ),
@@ -83,7 +83,7 @@ async def follow_events(
     without events.
     """
     check_names(request, ("topic", "database", "since", "from", "cursor"))
-    given = cursor or last_event_id or None
+    given = last_event_id or cursor or None
     scope, start = start_of(events, asker, database, topic, given, begin if given is None else None)
     begins_now = given is None and begin is None
     if begins_now:
