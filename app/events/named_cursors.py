@@ -53,24 +53,26 @@ class NamedCursors:
             raise CursorNotFoundError(f"there is no cursor {name!a}")
         return found
 
-    async def commit(self, owner: str, name: str, topic: str, text: str, check: Check) -> NamedCursor:
+    async def commit(
+        self, owner: str, name: str, topic: str, text: str, check: Check, *, hides: bool = False
+    ) -> NamedCursor:
         """The cursor as it stands then: behind what a reader of this topic filter has handled.
 
-        When it stands there already, nothing happens, whatever `check` would say: a commit may be repeated.
-        InvalidInputError where it is no cursor of this filter; CapacityError; PreconditionFailedError.
+        When it stands there already, nothing happens, whatever `check` would say: a commit may be repeated. With
+        `hides`, it is committed anew then: whether a reader has come further may say that others have said something,
+        which is not for them to know. InvalidInputError where it is no cursor of this filter; CapacityError;
+        PreconditionFailedError.
         """
         validate_cursor_name(name)
         scope, place = self._reader.start(self._reader.scope(None, topic), text, None)
         wanted = self._reader.text(place, scope)
         for _ in range(ATTEMPTS):
             there, document = await self._read(owner, name)
-            if there is not None and there.is_at(topic, wanted):
+            is_there = there is not None and there.is_at(topic, wanted)
+            if there is not None and is_there and not hides:
                 return there
-            try:
-                check(there)
-            except PreconditionFailedError:
-                self._counters["events.cursor_conflicts"] += 1
-                raise
+            if not is_there:
+                self._check(check, there)
             new = validate_size(NamedCursor(name, topic, wanted, wall_us(self._clock)))
             if await self._swap(owner, name, document, encode_cursor(new)):
                 self._counters["events.cursor_commits"] += 1
@@ -86,6 +88,13 @@ class NamedCursors:
             if document is None or await self._swap(owner, name, document, None):
                 return
         raise PreconditionFailedError(f"others commit cursor {name} all the time; try again")
+
+    def _check(self, check: Check, there: NamedCursor | None) -> None:
+        try:
+            check(there)
+        except PreconditionFailedError:
+            self._counters["events.cursor_conflicts"] += 1
+            raise
 
     async def _read(self, owner: str, name: str) -> tuple[NamedCursor | None, bytes | None]:
         self._gate.check()

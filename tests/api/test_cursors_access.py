@@ -51,6 +51,18 @@ LISTS: Final = (
     "/devices?limit=2",
     "/devices?id=lamp-*",
     "/devices?tenant=ground",
+    "/devices?heard=true",
+    "/devices?heard=true&limit=1",
+    "/devices?heard=true&limit=2",
+    "/devices?heard=true&id=lamp-*",
+    "/approvals?limit=1",
+    "/cursors",
+    "/exchanges",
+    "/fleet-runs",
+    "/fleet-runs?limit=1",
+    "/queues",
+    "/queues?limit=1",
+    "/schedules",
     "/streams",
     "/databases",
     "/audit?limit=1",
@@ -61,6 +73,15 @@ LISTS: Final = (
         for limit in ("", "?limit=1")
     ),
 )
+
+
+THINGS: Final = {
+    "/queues/others": {"routes": [{"database": "events", "topic": "#"}]},
+    "/exchanges/others": {"kind": "topic"},
+    "/schedules/others": {"cron": "0 3 * * *", "device": OTHER, "command": {"method": "ok"}},
+    "/fleet-runs": {"targets": {"devices": [OTHER]}, "command": {"method": "ok"}},
+}
+"""The things of a tenant that lists tell of; a schedule and a run of one device."""
 
 
 @pytest.fixture
@@ -87,6 +108,10 @@ async def the_neighbour_is_busy(site: Site) -> None:
         say(site.rig, FOREIGN, {"n": number})
         put = await site.rig.http.put(f"/v1/devices/lamp-{number}", json={"note": "x"}, headers=headers)
         assert put.status_code in (200, 201), put.text
+    for what, body in THINGS.items():
+        method = "POST" if what == "/fleet-runs" else "PUT"
+        put = await site.rig.http.request(method, f"/v1{what}", json=body, headers=headers)
+        assert put.status_code in (200, 201, 202), put.text
     hook = {"url": "https://example.com/hook", "events": ["command.succeeded"]}
     assert (await site.rig.http.post("/v1/webhooks", json=hook, headers=headers)).status_code == 201
     assert (await site.rig.http.post("/v1/keys", json={"label": "x"}, headers=headers)).status_code == 201
@@ -126,6 +151,32 @@ async def test_lists_say_the_same_whatever_another_tenant_does(site: Site) -> No
             if path.startswith("/audit") and who == "admin":
                 continue  # its own lines grow with what it asks: test_audit.py
             assert now[path] == pages, (who, path)
+
+
+async def test_the_tag_of_a_kept_cursor_does_not_tell_whether_others_have_said_something(site: Site) -> None:
+    headers = site.headers("operator")
+
+    async def committed(*, again: str | None = None) -> tuple[str, str]:
+        """The cursor at the end of all events, and its tag; a commit is repeated whatever the tag is by now."""
+        page: dict[str, Any] = {"more": True, "cursor": ""}
+        while page["more"]:
+            behind = {"cursor": page["cursor"]} if page["cursor"] else {}
+            page = (await site.rig.http.get("/v1/events", params=behind, headers=headers)).json()
+        condition = {} if again is None else {"if-match": again}
+        said = {"cursor": page["cursor"], "topic": "#"}
+        put = await site.rig.http.put("/v1/cursors/mine", json=said, headers={**headers, **condition})
+        assert put.status_code == 200, put.text
+        return put.json()["committed_at"], put.headers["etag"]
+
+    _, first = await committed()
+    _, still = await committed(again=first)
+    before = site.rig.counters["events.appended"]
+    say(site.rig, FOREIGN, {"n": 1})
+    await eventually(lambda: site.rig.counters["events.appended"] > before)
+    _, moved = await committed(again=still)
+    assert len({first, still, moved}) == 3, "it would be the same until somebody else has said something"
+    put = await site.rig.http.get("/v1/cursors/mine", headers=headers)
+    assert put.headers["etag"] == moved
 
 
 async def test_cursors_of_the_same_place_differ_and_read_on_alike(site: Site) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 from app.access.devices import Filter, shown
 from app.api.dependencies import Asker
+from app.api.pages import filled
 from app.api.ports import Ports
 from app.api.representation import instant
 from app.core.access.patterns import fits
@@ -22,7 +23,9 @@ from app.events.plane import EventPlane
 from app.store.commands import Query
 
 MOST_LOOKED_AT: Final = 1_000
-"""A page looks at so many last values in each source, at most."""
+"""One look reads so many last values, at most."""
+LOOKS: Final = 20
+"""After so many looks a page is short, though there may be more: thousands of devices that the caller may not read."""
 MOST_COMMANDS: Final = 200
 AT_ONCE: Final = 16
 MOST_PLACE: Final = 3 * 1_024 + 16
@@ -38,14 +41,16 @@ class _Batch(NamedTuple):
     behind: str | None
 
 
-_Source: TypeAlias = Callable[[str], Awaitable[_Batch]]
+_Source: TypeAlias = Callable[[str, int, int], Awaitable[_Batch]]
+"""Reads so many entries behind a place; more devices than are wanted (the last number) need not be found."""
 
 
 class HeardDevices:
     """One list of a caller, from several sources in turn: a device is in the first one that knows of it.
 
     On record, by presence, by the last values of each topic filter that names devices, by recent commands. Each is in
-    an order of its own; what a caller may not read is no source to them.
+    an order of its own. What a caller may not read is no source to them, and pages are filled up with what is behind
+    it: nobody learns from their number how much there is of others.
     """
 
     def __init__(self, ports: Ports, asker: Asker, asked: Filter) -> None:
@@ -56,19 +61,22 @@ class HeardDevices:
     async def page(self, place: str) -> tuple[list[Mapping[str, Any]], str | None]:
         """Devices behind a place, and the place where the next page goes on; InvalidInputError."""
         sources = self._sources()
-        first, after = _read(place, len(sources))
+        number, after = _read(place, len(sources))
         found: list[Mapping[str, Any]] = []
-        behind: str | None = None
-        for number, source in enumerate(sources[first:], first):
-            batch = await source(after)
+        look, looks = self._asked.limit if fits(self._asked.id, "") else MOST_LOOKED_AT, LOOKS
+        while number < len(sources):
             room = self._asked.limit - len(found)
+            if not looks:
+                return await self._described(found), _place(number, after)
+            batch = await sources[number](after, look, room)
             found += [one for one, _ in batch.found[:room]]
-            at = batch.found[room - 1][1] if len(batch.found) >= room else batch.behind
-            if at is not None:
-                behind = f"{number}.{quote(at, safe='/')}"
-                break
-            after = ""
-        return await self._described(found), behind
+            if len(batch.found) >= room:
+                return await self._described(found), _place(number, batch.found[room - 1][1])
+            if batch.behind is None:
+                number, after = number + 1, ""
+            else:  # few of those before it are for this caller
+                after, look, looks = batch.behind, MOST_LOOKED_AT, looks - 1
+        return await self._described(found), None
 
     def _sources(self) -> list[_Source]:
         """Return the sources; labels, profile and tenant are those of a record, so that others have none."""
@@ -81,15 +89,15 @@ class HeardDevices:
             sources.append(self._by_commands)
         return sources
 
-    async def _on_record(self, after: str) -> _Batch:
+    async def _on_record(self, after: str, _look: int, _room: int) -> _Batch:
         records = self._ports.directory
         if records is None:
             return _Batch((), None)
         found, behind = records.devices.page(self._asker.caller, replace(self._asked, after=after))
         return _Batch([({**shown(one), "on_record": True}, one.id) for one in found], behind)
 
-    async def _by_presence(self, events: EventPlane, after: str) -> _Batch:
-        told = await events.presence.told(after, self._size)
+    async def _by_presence(self, events: EventPlane, after: str, look: int, _room: int) -> _Batch:
+        told = await events.presence.told(after, look)
         changes = [(one, change_of(one.entry)) for one in told]
         known = [(found[0].device_id, one) for one, found in changes if found is not None]
         found = [
@@ -97,21 +105,23 @@ class HeardDevices:
             for device, one in known
             if self._is_wanted(device) and self._asker.may_read_event(one.entry)
         ]
-        return _Batch(found, told[-1].entry.topic if len(told) == self._size else None)
+        return _Batch(found, told[-1].entry.topic if len(told) == look else None)
 
-    async def _by_values(self, events: EventPlane, database: str, topic_filter: str, after: str) -> _Batch:
-        told = await events.values.topics(database, topic_filter, after, self._size)
-        wanted = [one for one in told if self._is_wanted(one.entry.device) and self._asker.may_read_event(one.entry)]
-        found = [
-            (_unrecorded(one.entry.device), one.entry.topic)
-            for one in wanted
-            if await self._first_of(events, one.entry.device) in (None, one.entry.topic)
-        ]
-        return _Batch(found, told[-1].entry.topic if len(told) == self._size else None)
+    async def _by_values(
+        self, events: EventPlane, database: str, topic_filter: str, after: str, look: int, room: int
+    ) -> _Batch:
+        told = await events.values.topics(database, topic_filter, after, look)
+        wanted = (one for one in told if self._is_wanted(one.entry.device) and self._asker.may_read_event(one.entry))
+        found: list[tuple[Mapping[str, Any], str]] = []
+        for one in wanted:
+            if len(found) < room and await self._first_of(events, one.entry.device) in (None, one.entry.topic):
+                found.append((_unrecorded(one.entry.device), one.entry.topic))
+        return _Batch(found, told[-1].entry.topic if len(told) == look else None)
 
-    async def _by_commands(self, after: str) -> _Batch:
-        page = await self._ports.commands.store.list_commands(Query(limit=MOST_COMMANDS))
-        devices = sorted({one.device_id for one in page.commands if self._asker.may_read(one)})
+    async def _by_commands(self, after: str, _look: int, _room: int) -> _Batch:
+        read = self._ports.commands.store.list_commands
+        page = await filled(read, Query(limit=MOST_COMMANDS), self._asker.may_read, sees_all=self._asker.sees_all)
+        devices = sorted({one.device_id for one in page.commands})
         events = self._ports.events
         found = []
         for device in devices:
@@ -120,11 +130,6 @@ class HeardDevices:
                     continue
                 found.append((_unrecorded(device), device))
         return _Batch(found, None)
-
-    @property
-    def _size(self) -> int:
-        """The number of last values to look at: few of them may fit a pattern."""
-        return self._asked.limit if fits(self._asked.id, "") else MOST_LOOKED_AT
 
     def _is_wanted(self, device: str) -> bool:
         records = self._ports.directory
@@ -176,6 +181,11 @@ def _read(place: str, sources: int) -> tuple[int, str]:
     if found is None or int(found[1]) >= sources:
         raise InvalidInputError("cursor", "is none that this list gave; leave it out to begin anew")
     return int(found[1]), unquote(found[2])
+
+
+def _place(source: int, after: str) -> str:
+    """The place behind an entry of a source, as `_read` takes it."""
+    return f"{source}.{quote(after, safe='/')}"
 
 
 def _unrecorded(device: str) -> Mapping[str, Any]:

@@ -84,11 +84,14 @@ async def commit_cursor(
 ) -> Reply:
     """Commit a cursor.
 
-    With `If-Match`, a second reader of the same name is refused. Committing the same place again changes nothing.
+    With `If-Match`, a second reader of the same name is refused. Committing the same place again is never refused.
+    Where callers are authenticated its tag changes nevertheless: that a reader has come further says nothing then.
     """
     validate_reading_filter(body.topic)
     text = asker.cursors.take(KIND, body.cursor)
-    committed = await events.cursors.commit(_owner(asker), name, body.topic, text, _check(condition, name))
+    committed = await events.cursors.commit(
+        _owner(asker), name, body.topic, text, _check(condition, name), hides=not asker.sees_all
+    )
     return _tagged(events, asker, committed)
 
 
