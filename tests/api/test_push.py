@@ -212,8 +212,20 @@ async def test_it_takes_the_right_to_consume_and_a_queue_of_the_own_tenant(tmp_p
         await site.change(Put(Role(name="hooker", tenant_id="air", rules=("allow webhooks *:* on *",))))
         await site.add("hooker", "hooker")
 
+        made: list[str] = []
+
         async def ask(who: str) -> int:
             wanted = {"url": receiver.url, "queue": "alarms"}
-            return (await http.post("/v1/webhooks", json=wanted, headers=site.headers(who))).status_code
+            answer = await http.post("/v1/webhooks", json=wanted, headers=site.headers(who))
+            made.extend([answer.json()["id"]] if answer.is_success else [])
+            return answer.status_code
 
         assert [await ask(one) for one in ("admin", "hooker", "neighbour")] == [201, 403, 404]
+        for who, status in (("hooker", 403), ("neighbour", 404), ("admin", 200)):
+            elsewhere = {"url": f"{receiver.url}/{who}"}
+            changed = await http.patch(f"/v1/webhooks/{made[0]}", json=elsewhere, headers=site.headers(who))
+            assert changed.status_code == status, who
+        told = {"url": receiver.url, "events": ["command.failed"]}
+        own = (await http.post("/v1/webhooks", json=told, headers=site.headers("hooker"))).json()
+        changed = await http.patch(f"/v1/webhooks/{own['id']}", json=told, headers=site.headers("hooker"))
+        assert changed.status_code == 200, "one of commands needs no more than before"

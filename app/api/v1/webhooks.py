@@ -171,8 +171,13 @@ async def read_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 -
     responses=_TAG | problems_of(_CHANGED, BY_ERROR[errors.PreconditionFailedError], *_OF_ONE),
     openapi_extra=_MAY,
 )
-async def change_webhook(webhook_id: _Id, body: models.WebhookChange, condition: Conditional, desk: _AtDesk) -> Reply:
-    """Deliveries to a disabled webhook are kept for a day."""
+async def change_webhook(
+    webhook_id: _Id, body: models.WebhookChange, condition: Conditional, desk: _AtDesk, asker: WhoAsks
+) -> Reply:
+    """Deliveries to a disabled webhook are kept for a day. Of a webhook with a queue, it needs `consume` as well."""
+    known = await desk.webhooks.get(desk.tenant, webhook_id)
+    if known.queue:  # its events go wherever the caller says
+        asker.check_queue(Action.CONSUME, known.queue)
 
     def check(before: Endpoint) -> None:
         condition.check(f"webhook {webhook_id}", _tag(before))
