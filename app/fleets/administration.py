@@ -14,7 +14,7 @@ import orjson
 from app.commands.held.command_holder import CommandHolder
 from app.core.access.callers import Caller
 from app.core.clock import IdFactory
-from app.core.errors import NoTargetsError, RunMismatchError, RunNotFoundError, RunStateError
+from app.core.errors import CapacityError, NoTargetsError, RunMismatchError, RunNotFoundError, RunStateError
 from app.core.fleets.ids import new_run_id, run_id_of_key, validate_run_id
 from app.core.fleets.marks import MARK_OF_WORD, TargetMark
 from app.core.fleets.quorum import in_turn
@@ -26,7 +26,7 @@ from app.fleets.plan import FleetCommand, KnownRun, RunPlan
 from app.fleets.selection import TargetSelection
 from app.fleets.target_list import TargetList
 from app.store.commands import CommandReader
-from app.store.fleets import FleetStore, NewRecord, RunChange, Written
+from app.store.fleets import MOST_OPEN_OF_TENANT, FleetStore, NewRecord, RunChange, Written
 
 TRIES: Final = 20
 """A change that the driver has overtaken is tried so often."""
@@ -100,6 +100,7 @@ class FleetAdministrator:
         drivers: FleetDrivers,
         new_ulid: IdFactory,
     ) -> None:
+        self.most_open_of_tenant = MOST_OPEN_OF_TENANT
         self._store = store
         self._commands = commands
         self._holder = holder
@@ -133,6 +134,7 @@ class FleetAdministrator:
             await self._store.relist(there)
             return KnownRun.of(there), True
         found = await self.choose(request, owner)
+        await self._check_room(owner.tenant)
         await self._holder.check_known()
         spec = request.spec(await self._commands.date())
         chosen = {one.device_id: one for one in found}
@@ -165,6 +167,14 @@ class FleetAdministrator:
         if fingerprint != request.fingerprint:
             raise _other(run_id)
         return await self._read(run_id), False
+
+    async def _check_room(self, tenant: str | None) -> None:
+        """CapacityError where the tenant has as many open runs as it may: others have to find room as well."""
+        if tenant and sum(not one.run.state.final for one in await self.all(tenant)) >= self.most_open_of_tenant:
+            raise CapacityError(
+                f"tenant {tenant[:64]!a} has {self.most_open_of_tenant} fleet runs that have not ended, which is all "
+                "that it can have"
+            )
 
     def id_of(self, owner: RunOwner, key: str | None) -> str:
         """Return the id of a run: one that follows from its owner and the idempotency key, or a new one."""

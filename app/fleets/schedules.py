@@ -20,7 +20,7 @@ from app.fleets.administration import RunOwner
 from app.fleets.scheduled_work import ScheduledWork
 from app.fleets.timetable import Timetable
 from app.store.commands import CommandReader
-from app.store.schedules import ScheduleStore
+from app.store.schedules import MOST_OF_TENANT, ScheduleStore
 
 TRIES: Final = 20
 """A change that a node has overtaken is tried so often: a node changes a schedule with each occurrence."""
@@ -36,6 +36,7 @@ class ScheduleAdministrator:
     """Writes, reads and deletes schedules for owners, who see those of their own tenant."""
 
     def __init__(self, *, store: ScheduleStore, commands: CommandReader, work: ScheduledWork) -> None:
+        self.most_of_tenant = MOST_OF_TENANT
         self._store = store
         self._commands = commands
         self._work = work
@@ -53,6 +54,8 @@ class ScheduleAdministrator:
         for _ in range(TRIES):
             before, known = await self._known(owner.tenant, name)
             condition.check(f"schedule {name!a}", None if known is None else schedule_tag(known))
+            if known is None and owner.tenant:
+                await self._check_room(owner.tenant)
             now = await self._commands.date()
             schedule = Schedule(
                 name=name,
@@ -96,6 +99,14 @@ class ScheduleAdministrator:
             found.append(one.coming(upcoming, now, SHOWN_INSTANTS))
             await asyncio.sleep(0)
         return found
+
+    async def _check_room(self, tenant: str) -> None:
+        """CapacityError where the tenant has as many schedules as it may: others have to find room as well."""
+        place = document_of(tenant, "")
+        if sum(one.startswith(place) for one in (await self._store.read()).documents) >= self.most_of_tenant:
+            raise CapacityError(
+                f"tenant {tenant[:64]!a} has {self.most_of_tenant} schedules, which is all that it can have"
+            )
 
     async def _known(self, tenant: str | None, name: str) -> tuple[bytes | None, Schedule | None]:
         document = (await self._store.read()).documents.get(document_of(tenant, name))

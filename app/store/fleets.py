@@ -19,6 +19,8 @@ KEPT: Final = timedelta(days=7)
 """The time for which a run is readable after its end, or after the latest possible one."""
 MOST_OPEN: Final = 100
 """The number of runs that have not ended."""
+MOST_OPEN_OF_TENANT: Final = MOST_OPEN // 2
+"""The number of those of one tenant."""
 MOST_LISTED: Final = 1_000
 """The number of runs that are listed, the latest ones."""
 CHUNK: Final = 1_000

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from app.core.errors import CapacityError
 
 MOST_SCHEDULES: Final = 500
+MOST_OF_TENANT: Final = MOST_SCHEDULES // 2
 
 
 class KeptSchedules(NamedTuple):

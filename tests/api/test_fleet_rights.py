@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.api.representation import instant
 from tests.api.test_access import OF_FLEETS, Site, guarded
 from tests.api.test_fleets import RUNS, Json
 from tests.api.test_two_persons import person
@@ -183,6 +184,7 @@ async def test_who_approves_a_wave_is_told_of_no_device_that_they_may_not_know_o
     body = {
         "targets": {"devices": ["drone-1", "drone-2"]},
         "command": {"method": "silent", "hold": "1s", "timeout": "1s"},
+        "order": "as_listed",
         "waves": [{"size": 1, "then": "approve"}],
     }
     run = (await site.rig.http.post(RUNS, json=body, headers=site.headers("anna"))).json()
@@ -206,3 +208,25 @@ async def test_a_run_of_another_tenant_is_as_one_that_never_was(site: Site) -> N
         answer = await site.rig.http.get(f"{RUNS}/{run['id']}", headers=site.headers(who))
         assert answer.status_code == status, who
     assert (await site.rig.http.get(RUNS, headers=site.headers("neighbour"))).json()["runs"] == []
+
+
+async def test_a_tenant_leaves_room_for_the_runs_of_others(site: Site) -> None:
+    site.rig.application.ports.fleets.administration.most_open_of_tenant = 1
+    later: Json = {"start_at": instant(site.rig.application.ports.node.now_us() + 3_600_000_000)}
+
+    async def begin(who: str, device: str, key: str = "") -> tuple[int, Json]:
+        body = {"targets": {"devices": [device]}, "command": {"method": "ok"}, **later}
+        headers = site.headers(who) | ({"idempotency-key": key} if key else {})
+        answer = await site.rig.http.post(RUNS, json=body, headers=headers)
+        return answer.status_code, answer.json()
+
+    status, run = await begin("operator", "drone-1", "first")
+    assert status == 202, run
+    refused = await begin("admin", "drone-1")
+    assert (refused[0], refused[1]["type"]) == (429, "urn:homing:problem:limit-reached")
+    assert "tenant 'air' has 1 fleet runs that have not ended" in refused[1]["detail"]
+    assert (await begin("operator", "drone-1", "first"))[1]["id"] == run["id"], "a call that is repeated joins its run"
+    assert (await begin("neighbour", "lamp-1"))[0] == 202
+    assert [(await begin("boss", "drone-1"))[0] for _ in range(2)] == [202, 202], "who operates Homing has no tenant"
+    await site.rig.http.post(f"{RUNS}/{run['id']}/abort", headers=site.headers("operator"))
+    assert (await begin("operator", "drone-1"))[0] == 202

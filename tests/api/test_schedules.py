@@ -200,6 +200,21 @@ class TestRights:
             answer = await site.rig.http.put(NIGHTLY, json=given, headers=site.headers("operator"))
             assert answer.status_code in (403, 404), answer.text
 
+    async def test_a_tenant_leaves_room_for_the_schedules_of_others(self, site: Site) -> None:
+        site.rig.application.ports.fleets.schedules.most_of_tenant = 1
+
+        async def put(who: str, name: str, device: str) -> tuple[int, Json]:
+            body = {**BODY, "cron": "0 3 * * *", "device": device}
+            answer = await site.rig.http.put(f"{ALL}/{name}", json=body, headers=site.headers(who))
+            return answer.status_code, answer.json()
+
+        assert (await put("operator", "a", "drone-1"))[0] == 201
+        refused = await put("admin", "b", "drone-1")
+        assert (refused[0], refused[1]["type"]) == (429, "urn:homing:problem:limit-reached")
+        assert (await put("operator", "a", "drone-2"))[0] == 200, "one that is there can be replaced"
+        assert (await put("neighbour", "b", "lamp-1"))[0] == 201
+        assert [(await put("boss", name, "drone-1"))[0] for name in "ab"] == [201, 201]
+
     async def test_it_acts_as_who_wrote_it_and_pauses_itself_when_they_may_not_any_more(self, site: Site) -> None:
         mine: Json = {"headers": site.headers("operator")}
         await site.rig.http.put(NIGHTLY, json={"cron": "* * * * *", "run": _run("drone-1")}, **mine)
