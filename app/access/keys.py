@@ -18,6 +18,7 @@ from app.core.access.identify import stand
 from app.core.access.keys import Key
 from app.core.access.model import Credential, Principal, Scheme
 from app.core.errors import EntryConflictError, EntryNotFoundError, ForbiddenError, InvalidInputError
+from app.core.identifiers import validate_device_id
 
 MOST: Final = 100
 """Keys of one principal that count at the same time."""
@@ -61,7 +62,7 @@ class KeyAdministrator:
             if wanted.device is None:
                 owner = self._owner(caller, view, wanted.principal)
             else:
-                owner = device_principal(view.document, view.snapshot.tenancy, wanted.device, now_us)
+                owner = self._device(caller, view, wanted.device)
             self._check_room(view, owner.id)
             narrow = wanted.narrow or self._narrow_of(caller, view, owner.id)
             if narrow and is_device_principal(owner.id):
@@ -138,6 +139,18 @@ class KeyAdministrator:
             self._administration.require_any(caller)
             raise EntryNotFoundError(f"there is no principal {name[:128]!a} that this caller may know of")
         return found
+
+    def _device(self, caller: Caller | None, view: View, device: str) -> Principal:
+        """The principal of a device.
+
+        Of one that is not the caller's nobody is told whether it is another tenant's, or nobody's: EntryNotFoundError.
+        """
+        device_id, tenancy, ours = validate_device_id(device), view.snapshot.tenancy, self._administration
+        owner = tenancy.owner(device_id)
+        if not ours.administers(caller, None) and (owner is None or not ours.administers(caller, owner)):
+            ours.require_any(caller)
+            raise EntryNotFoundError(f"there is no device {device_id!a} that this caller may know of")
+        return device_principal(view.document, tenancy, device_id, ours.now_us)
 
     def _narrow_of(self, caller: Caller | None, view: View, owner: str) -> tuple[str, ...]:
         """The restriction of a key of one's own that names none: that of the key in hand."""

@@ -173,7 +173,7 @@ async def test_who_administers_a_device_gives_it_keys(site: Site) -> None:
     assert (made.json()["principal"], made.json()["label"]) == (f"device:{OWN}", "in the box")
     for who, body, status in (
         ("admin", {"device": OWN}, 201),
-        ("admin", {"device": OTHER}, 403),
+        ("admin", {"device": OTHER}, 404),
         ("operator", {"device": OWN}, 403),
         ("admin", {"device": "a/../b"}, 422),
         ("admin", {"device": OWN, "principal": "viewer"}, 422),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.core.access.changes import Put, Remove
-from app.core.access.model import Binding, Kind, Principal
+from app.core.access.model import Binding, Device, Kind, Principal
 from tests.api.test_access import Site
 from tests.api.test_administration import ask, site
 
@@ -37,6 +37,19 @@ async def test_a_tenant_names_principals_and_bindings_as_its_own_and_learns_of_n
     token = await ask(site, "boss", "PUT", "/principals/oidc:https:%2F%2Flogin.example%23ada", {})
     assert token.status_code == 422
     assert "begins with oidc:" in token.text
+
+
+async def test_who_wants_a_key_for_a_device_learns_of_no_devices_of_others(site: Site) -> None:
+    await site.change(Put(Device(id="x-77", tenant_id="ground")))
+    said = []
+    for device in ("lamp-1", "x-77", "x-78"):
+        answer = await ask(site, "admin", "POST", "/keys", {"device": device})
+        assert answer.status_code == 404, answer.text
+        said.append(answer.text.replace(device, "DEVICE"))
+    assert len(set(said)) == 1
+    assert (await ask(site, "boss", "POST", "/keys", {"device": "x-77"})).status_code == 201
+    nobodys = await ask(site, "boss", "POST", "/keys", {"device": "x-78"})
+    assert (nobodys.status_code, "belongs to no tenant" in nobodys.text) == (409, True)
 
 
 async def test_one_tenant_is_read_by_who_administers_it(site: Site) -> None:
