@@ -21,9 +21,10 @@ import structlog
 from app.core.errors import BrokerUnavailableError, InvalidInputError
 from app.core.messages import Publication
 from app.mqtt.base import MessageHandler, Puback, Subscription, Will
-from app.mqtt.options import MqttOptions, tls_context
+from app.mqtt.options import MqttOptions
 from app.mqtt.paho_drain import drop_session_of_3_1_1, ignore, text_of
 from app.mqtt.paho_link import PahoLink
+from app.mqtt.renewable_tls import RenewableTls
 from app.runtime.telemetry import Fill
 
 LONGEST_BACKOFF: Final = timedelta(seconds=5)
@@ -63,7 +64,7 @@ class PahoMqttClient:
         self._counters = counters
         self._rng = rng or random.Random()
         self._still_ours = still_ours
-        self._tls = tls_context(options)
+        self._tls = RenewableTls(options)
         self._subscriptions: Sequence[Subscription] = ()
         self._handler: MessageHandler = ignore
         self._will: Will | None = None
@@ -156,13 +157,13 @@ class PahoMqttClient:
             self._task.cancel()
             await asyncio.wait([self._task])
         if link is not None and not keep_session and self._options.version == "3.1.1":
-            await drop_session_of_3_1_1(self._options, self._tls, self._counters)
+            await drop_session_of_3_1_1(self._options, self._tls.context(), self._counters)
 
     async def _keep_connected(self) -> None:
         attempt = flaps = 0
         while True:
             await self._confirm()
-            link = PahoLink(self._options, self._tls, self._handler, self._counters, will=self._will)
+            link = PahoLink(self._options, self._tls.context(), self._handler, self._counters, will=self._will)
             cut_after = await self._serve(link)
             stable = cut_after is not None and cut_after >= STABLE.total_seconds()
             attempt = 0 if stable else attempt + 1

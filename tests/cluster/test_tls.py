@@ -16,7 +16,7 @@ from app.mqtt.paho import PahoMqttClient
 from app.runtime.system import SystemClock
 from app.store.redis.doctor import inspect
 from homing_rig.ports import lasting_port
-from tests.certificates import CertificateFiles, redis_tls
+from tests.certificates import CertificateAuthority, CertificateFiles, redis_tls
 from tests.cluster.harness import Device, Json, caller, cluster_of, devices
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, find_binary
 from tests.waiting import eventually
@@ -123,4 +123,39 @@ async def test_a_broker_that_no_authority_vouches_for_is_refused(certificates: C
         await client.start([], lambda delivery: delivery.acknowledge())
         await eventually(lambda: counters["connection_failed"] > 1)
         assert not client.connected
+        await client.stop()
+
+
+async def test_a_client_shows_the_certificate_that_was_renewed_when_it_connects_again(tmp_path: Path) -> None:
+    port, counters = lasting_port(), Counter[str]()
+    mutual = ("require_certificate true", "use_identity_as_username true")
+
+    def broker(files: CertificateFiles) -> MosquittoProcess:
+        own = (f"cafile {files.authority}", f"certfile {files.certificate}", f"keyfile {files.key}")
+        return MosquittoProcess(f"listener {port} 127.0.0.1", *own, "allow_anonymous true", *mutual)
+
+    issued: list[tuple[CertificateFiles, CertificateFiles]] = []
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        authority = CertificateAuthority(tmp_path / name, name)
+        issued.append((authority.issue("server"), authority.issue("node")))
+    for file in tmp_path.rglob("*.*"):
+        file.chmod(0o644)
+    (old_server, node), (new_server, renewed) = issued
+    options = replace(
+        MqttOptions.from_url(f"mqtts://127.0.0.1:{port}", client_id="node"),
+        ca_file=node.authority,
+        certificate_file=node.certificate,
+        key_file=node.key,
+    )
+    client = PahoMqttClient(options, counters)
+    with broker(old_server):
+        await client.start([], lambda delivery: delivery.acknowledge())
+        await eventually(lambda: client.connected)
+    await eventually(lambda: not client.connected)
+    with broker(new_server):
+        for old, new in ((node.authority, renewed.authority), (node.certificate, renewed.certificate)):
+            old.write_bytes(new.read_bytes())
+        node.key.write_bytes(renewed.key.read_bytes())
+        await eventually(lambda: client.connected)
         await client.stop()

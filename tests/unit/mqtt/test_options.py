@@ -9,6 +9,8 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from app.mqtt.renewable_tls import RenewableTls
+from tests.certificates import CertificateAuthority
 
 
 def test_everything_in_the_url_is_used_and_the_password_is_never_shown() -> None:
@@ -54,3 +56,33 @@ def test_a_missing_certificate_is_told_at_once() -> None:
     options = replace(MqttOptions.from_url("mqtts://h", client_id="a"), ca_file=Path("/does/not/exist"))
     with pytest.raises(ConfigurationError, match="HOMING_MQTT_CA_FILE, _CERT_FILE or _KEY_FILE"):
         PahoMqttClient(options, Counter())
+
+
+def test_files_that_are_renewed_count_from_the_next_connection_on(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    old, new = (CertificateAuthority(tmp_path / name, name).issue("node") for name in ("old", "new"))
+    options = replace(
+        MqttOptions.from_url("mqtts://h", client_id="a"),
+        ca_file=old.authority,
+        certificate_file=old.certificate,
+        key_file=old.key,
+    )
+    tls = RenewableTls(options)
+
+    def authority() -> str:
+        context = tls.context()
+        assert context is not None
+        (shown,) = context.get_ca_certs()
+        return str(shown["subject"])
+
+    assert "old" in authority()
+    assert tls.context() is tls.context(), "reading takes long"
+    new.authority.replace(old.authority)
+    new.certificate.replace(old.certificate)
+    assert "old" in authority(), "the key is not there yet"
+    new.key.replace(old.key)
+    assert "new" in authority()
+    old.authority.unlink()
+    assert "new" in authority(), "a folder that is being filled anew takes nothing away"
+    assert RenewableTls(MqttOptions.from_url("mqtt://h", client_id="a")).context() is None
