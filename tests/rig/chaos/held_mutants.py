@@ -45,15 +45,14 @@ def children_of_each_driver() -> None:
     vars(import_module("app.fleets.plan"))["ATTEMPT"] = os.getpid()
 
 
-def everybody_drives() -> None:
-    """Each node drives each run, whoever has its lease, and writes over what others have written."""
-    change("fleets/write", "if ARGV[2] ~= '' and redis.call('GET', KEYS[4]) ~= ARGV[2] then", "if false then")
-    change("fleets/write", "if version ~= ARGV[1] then", "if false then")
-    store = product_class("app.store.redis.fleets.RedisFleets")
-    drive = store.drive
+def runs_stay_with_their_driver() -> None:
+    """Nobody takes a run that another node has driven, whether or not that one can."""
+    drivers = product_class("app.fleets.drivers.FleetDrivers")
+    take = drivers._take
 
-    async def careless(self: Any, *asked: Any) -> int:
-        await drive(self, *asked)
-        return 1
+    async def faithful(self: Any, run_id: str) -> None:
+        record = await self._store.read(run_id)
+        if record is not None and record.status["driver"] in ("", self._holder.partition(" ")[0]):
+            await take(self, run_id)
 
-    store.drive = careless
+    drivers._take = faithful

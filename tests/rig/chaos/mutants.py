@@ -25,8 +25,8 @@ from tests.rig.chaos.event_mutants import (
 )
 from tests.rig.chaos.held_mutants import (
     children_of_each_driver,
-    everybody_drives,
     lanes_let_all_go,
+    runs_stay_with_their_driver,
     sends_however_old_the_claim,
     sends_what_another_has_claimed,
 )
@@ -321,16 +321,18 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(webhooks_try_once, "R30", ("untold",)),
             Mutant(sends_what_another_has_claimed, "R31", ("held_twice", "held_after_end")),
             Mutant(short_wait_is_enough, "FORGET", ("held_twice", "answer_lost", "executed_twice")),
-            # Frozen for longer than commands have, and not for so long that its session is another's.
+            # Frozen for longer than commands have, and not for so long that its session is another's; and the budget of
+            # its calls, which would end the claim, is longer.
             Mutant(
                 sends_however_old_the_claim,
                 "FREEZE",
                 ("past_deadline",),
-                faults="1 freeze n1 4\n1.5 freeze n2 4\n6 freeze n3 4\n",
+                faults="0 slow n1 20\n0 slow n2 20\n0 slow n3 20\n1 freeze n1 4\n2 freeze n2 4\n7 freeze n3 4\n",
+                settings={"HOMING_STORE_BUDGET": "20s"},
             ),
             Mutant(lanes_let_all_go, "LANES", ("lane_together", "lane_order")),
             Mutant(children_of_each_driver, "RUN", ("run_twice",)),
-            Mutant(everybody_drives, "PARTITION", ("mark_back", "run_overrun")),
+            Mutant(runs_stay_with_their_driver, "PARTITION", ("drivers",)),
             # An event waits for so long that the kill meets some which were acknowledged.
             Mutant(
                 events_acknowledged_at_once,

@@ -13,6 +13,8 @@ from homing_rig.chaos.schedule import REDIS, Fault, Kind
 from homing_rig.chaos.shared_figures import NOBODY_WAITS
 
 SHORTEST_FREEZE: Final = 1.0
+SLOW_BEFORE: Final = 0.8
+"""For so long before a freeze each way to Redis takes longer, so that it meets claims whose reply is not here yet."""
 
 
 def _forgets(_rng: random.Random, form: Form) -> list[Fault]:
@@ -62,22 +64,21 @@ FORGET = Scenario(
 
 
 def _freezes(rng: random.Random, form: Form) -> list[Fault]:
-    """Freeze a random node for a random time, one after the other; most of them are busy with claims then."""
+    """Freeze a random node for a random time, one after the other, while claims are long under way."""
     names = [f"n{number + 1}" for number in range(form.nodes)]
-    count = int((form.seconds or 0) / form.every)
-    return [
-        Fault(
-            1.0 + form.every * index, Kind.FREEZE, rng.choice(names), round(rng.uniform(SHORTEST_FREEZE, form.down), 2)
-        )
-        for index in range(count)
-    ]
+    faults = list[Fault]()
+    for index in range(int((form.seconds or 0) / form.every)):
+        at, lasts = 1.0 + form.every * index, round(rng.uniform(SHORTEST_FREEZE, form.down), 2)
+        faults += [Fault(at - SLOW_BEFORE, Kind.SLOW, name, SLOW_BEFORE + lasts) for name in names]
+        faults.append(Fault(at, Kind.FREEZE, rng.choice(names), lasts))
+    return faults
 
 
 FREEZE = Scenario(
     name="FREEZE",
     title="nodes freeze while they claim held commands",
     provoke="as in R31, but each 13 s a random node gets SIGSTOP for 1 to 12 s: shorter and longer than the time of "
-    "the commands (3 s), and than its lease (5 s)",
+    "the commands (3 s), and than its lease (5 s); meanwhile each way to Redis takes 100 ms more",
     figures=(
         *HELD,
         Figure(
@@ -110,4 +111,5 @@ FREEZE = Scenario(
     act=race,
     expects=NOBODY_WAITS,
     plan=_freezes,
+    proxies=True,
 )
