@@ -7,12 +7,14 @@ from typing import Final
 
 import orjson
 
-from app.api.v1.fleet_models import target_json
+from app.api.v1.fleet_csv import COLUMNS
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue
 from app.fleets.administration import TargetRow
 
 MEDIA_TYPE: Final = b"application/vnd.apache.parquet"
+GROUP: Final = 10_000
+"""The number of targets that are written together, as a row group."""
 
 
 def targets_parquet(rows: Sequence[TargetRow]) -> bytes:
@@ -27,23 +29,24 @@ def targets_parquet(rows: Sequence[TargetRow]) -> bytes:
         raise InvalidInputError(
             "Accept", "asks for Parquet, which this node cannot write: pip install 'homing[latency]'; allowed: text/csv"
         ) from None
-    text, instant = pa.string(), pa.timestamp("us", tz="UTC")
-    targets = [target_json(row) for row in rows]
-    columns = {
-        "device_id": pa.array([one["device_id"] for one in targets], text),
-        "profile": pa.array([one["profile"] for one in targets], text),
-        "wave": pa.array([one["wave"] for one in targets], pa.int32()),
-        "state": pa.array([one["state"] for one in targets], text),
-        "command_id": pa.array([one["command_id"] for one in targets], text),
-        "ended_at": pa.array([row.ended_at for row in rows], instant),
-        "code": pa.array([_text(one["code"]) for one in targets], text),
-        "message": pa.array([one["message"] for one in targets], text),
-        "result": pa.array([row.answer for row in rows], text),
-    }
+    kinds = {"wave": pa.int32(), "ended_at": pa.timestamp("us", tz="UTC")}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink, compression="zstd")
+    with pq.ParquetWriter(sink, schema, compression="zstd") as file:
+        for start in range(0, len(rows), GROUP):
+            columns = zip(*(_values(row) for row in rows[start : start + GROUP]), strict=True)
+            file.write_table(
+                pa.table([pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)], schema)
+            )
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def _values(row: TargetRow) -> tuple[object, ...]:
+    """The values of a target, in the order of the columns."""
+    _, code, message, *_ = row.result or (None, None, "")
+    place = row.device_id, row.profile, row.wave + 1, row.mark.word, row.command_id
+    return *place, row.ended_at, _text(code), message, row.answer
 
 
 def _text(value: JsonValue) -> str | None:
