@@ -376,8 +376,8 @@ async def test_a_node_is_heard_while_the_primary_of_what_nodes_share_is_away() -
 
 async def test_what_happened_at_the_primaries_that_are_there_is_told_while_one_is_away() -> None:
     with sharded() as cluster:
-        for one in cluster.members:
-            await asyncio.to_thread(one.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        for member in cluster.members:
+            await asyncio.to_thread(member.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
         async with opened(cluster) as store:
             asked = [registration(f"device-{number}", notify=("wh_1",)) for number in range(12)]
             for one in asked:

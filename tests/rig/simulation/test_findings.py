@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from app.core import keys
-from homing_rig.simulation.forgetting import Excused
 from homing_rig.simulation.guards import guarded
 from homing_rig.simulation.loop import SimLoop, bury
 from homing_rig.simulation.plan import BEGIN, Plan, Trouble, TroubleKind, plan_of
 from homing_rig.simulation.recording import Recording
+from homing_rig.simulation.replica import Excused
 from homing_rig.simulation.run import Breach, run
 from homing_rig.simulation.world import World
 

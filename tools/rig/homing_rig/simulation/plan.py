@@ -186,7 +186,8 @@ def plan_of(seed: int, commands: int) -> Plan:
         for number in range(commands)
     )
     calm = seed % 10 == 0
-    kinds = [kind for kind in TroubleKind if kind is not TroubleKind.FAIL_OVER and chance.random() < 0.5]  # noqa: PLR2004
+    drawn: list[TroubleKind] = [kind for kind in TroubleKind if kind is not TroubleKind.FAIL_OVER]
+    kinds = [kind for kind in drawn if chance.random() < 0.5]  # noqa: PLR2004
     return Plan(
         seed=seed,
         nodes=nodes,

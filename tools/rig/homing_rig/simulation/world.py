@@ -29,7 +29,6 @@ from homing_rig.simulation.callers import Callers
 from homing_rig.simulation.cluster import URL
 from homing_rig.simulation.coverage import Census
 from homing_rig.simulation.devices import SimDevice
-from homing_rig.simulation.forgetting import Excused, Replica
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.mqtt_link import KEEPALIVE
 from homing_rig.simulation.network import Link
@@ -37,6 +36,7 @@ from homing_rig.simulation.node import SimClock, SimNode, Surroundings
 from homing_rig.simulation.plan import BEGIN, BROKER, Plan, Trouble, TroubleKind
 from homing_rig.simulation.receiver import HOOK, ROOT, Receiver
 from homing_rig.simulation.recording import Recording
+from homing_rig.simulation.replica import Excused, Replica
 from homing_rig.simulation.store import StoreHost, at_once
 
 _T = TypeVar("_T")

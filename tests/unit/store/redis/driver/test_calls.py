@@ -38,7 +38,7 @@ async def test_a_call_for_which_there_is_no_room_was_not_sent() -> None:
     queue = CallQueue(1, Counter())
     waiting = await queue.put(b"", since=0.0, deadline=1e9)
     with pytest.raises(StoreUnavailableError) as failure:
-        await queue.put(b"", since=0.0, deadline=1e9)
+        _refused = await queue.put(b"", since=0.0, deadline=1e9)
     assert not failure.value.asked
     queue.close()
     assert isinstance(waiting.exception(), StoreUnavailableError)

@@ -33,7 +33,7 @@ from homing_simulator.families import ECHO
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What a store had at an instant."""
+    """The content of a store at an instant."""
 
     records: dict[str, Record]
     indexes: Indexes
@@ -41,7 +41,7 @@ class Replica:
 
     @classmethod
     def of(cls, host: StoreHost) -> Replica:
-        """What it has now."""
+        """Copy what it has now."""
         table = host.commands.table
         records = {name: _copied(record) for name, record in table.records.items()}
         return cls(records, copy.deepcopy(table.indexes), host.keys.kept())
