@@ -84,3 +84,9 @@ def _judged_whole(plan: Plan) -> Sequence[Breach]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Excused, "others", lambda _self, events: events)
         return run(plan).breaches
+
+
+@pytest.mark.long
+def test_a_session_takes_as_many_messages_as_with_the_configuration_that_we_ship() -> None:
+    """The model dropped what came beyond a thousand, and the judge said that the cluster had lost it."""
+    assert run(plan_of(10, 2000)).breaches == ()
