@@ -45,13 +45,17 @@ class OpenCommands:
         """Return how full it is."""
         return {"pending": Fill(len(self._pending), self._most)}
 
+    def check_room(self) -> None:
+        """CapacityError when the node has too many."""
+        if len(self._pending) >= self._most:
+            raise CapacityError(f"this node has {self._most} open commands already (HOMING_COMMAND_MAX_PENDING)")
+
     def open(self, command_id: str, place: ConcurrencyPermit | None = None) -> Pending:
         """Note a new command before anything is sent; CapacityError when the node has too many.
 
         It has its `place` until it ends, or is discarded.
         """
-        if len(self._pending) >= self._most:
-            raise CapacityError(f"this node has {self._most} open commands already (HOMING_COMMAND_MAX_PENDING)")
+        self.check_room()
         now = self._clock.monotonic()
         pending = self._pending[command_id] = Pending(now, place=place)
         if place is not None:

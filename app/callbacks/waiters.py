@@ -50,10 +50,14 @@ class Waiters:
         """Return how full the places are."""
         return {"waiters": Fill(self._parked, self._most)}
 
-    def park(self, command_id: str) -> Waiter:
-        """Put a waiter in place; CapacityError when too many callers are parked."""
+    def check_room(self) -> None:
+        """CapacityError when too many callers are parked."""
         if self._parked >= self._most:
             raise CapacityError(f"{self._most} callers wait on this node already (HOMING_COMMAND_MAX_WAITERS)")
+
+    def park(self, command_id: str) -> Waiter:
+        """Put a waiter in place; CapacityError when too many callers are parked."""
+        self.check_room()
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         waiter = Waiter(self._clock.monotonic(), self._loop)

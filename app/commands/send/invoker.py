@@ -173,6 +173,7 @@ class Invoker:
         """`timeout` is what is left of the request's."""
         admitted = await self._admission.admit(request)
         self._publisher.check_connected()
+        self._check_room(park=park)  # first, as a node that has none is asked most
         registration = self._registrar.registration(request, admitted.profile, timeout, caller)
         identity = registration.command_id
         pending, waiter = self._open(identity, park=park, place=place)
@@ -261,6 +262,11 @@ class Invoker:
         await asyncio.sleep(0)  # a publish that has just ended says so in the next turn of the loop
         while self._following:
             await asyncio.wait(tuple(self._following))
+
+    def _check_room(self, *, park: bool) -> None:
+        self._open_commands.check_room()
+        if park:
+            self._waiters.check_room()
 
     def _open(self, identity: str, *, park: bool, place: ConcurrencyPermit | None) -> tuple[Pending, Waiter | None]:
         """Everything that waits for an answer is in place before anything is sent; CapacityError without room."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.commands.send.registrar import CommandRequest, Registrar
 from app.core.commands.callback import Registration
 from app.core.commands.command import Command, CommandState
 from app.core.errors import (
@@ -207,8 +208,16 @@ async def test_a_cancelled_command_tells_its_caller() -> None:
         await assembly.members[0].invoker.cancel(f"000-{0:026}")
 
 
-async def test_F73_waiters_are_bounded_and_nothing_is_sent_beyond() -> None:
+async def test_F73_waiters_are_bounded_and_nothing_is_sent_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what has no room nothing is composed: a full node is asked the most."""
     assembly = await assemble()
+    compose, composed = Registrar.registration, list[CommandRequest]()
+
+    def counting(registrar: Registrar, asked: CommandRequest, *rest: Any) -> Registration:
+        composed.append(asked)
+        return compose(registrar, asked, *rest)
+
+    monkeypatch.setattr(Registrar, "registration", counting)
     lamp = Lamp(assembly.broker, never)
     await lamp.start()
     invoker = assembly.members[0].invoker
@@ -221,7 +230,7 @@ async def test_F73_waiters_are_bounded_and_nothing_is_sent_beyond() -> None:
     with pytest.raises(CapacityError, match="100 open commands"):
         await invoker.invoke(request(), park=False)
     await _turns()
-    assert len(lamp.received) == 100
+    assert len(lamp.received) == len(composed) == 100
 
 
 async def test_an_unknown_profile_is_refused_with_the_known_ones() -> None:
