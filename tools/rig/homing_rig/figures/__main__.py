@@ -30,6 +30,7 @@ from homing_rig.figures.limits import limits
 from homing_rig.figures.logins import logins
 from homing_rig.figures.made_up import made_up
 from homing_rig.figures.many_queues import many as many_queues
+from homing_rig.figures.one_process import one_process
 from homing_rig.figures.outage import outage
 from homing_rig.figures.primaries import channels, primaries
 from homing_rig.figures.profiles import profiles
@@ -64,6 +65,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "limits": limits,
     "logins": logins,
     "tokens": tokens,
+    "one-process": one_process,
     "profiles": profiles,
     "queues": queues,
     "queue-peers": peers,

@@ -64,14 +64,15 @@ class PlainClient:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._framing = Framing()
+        self._ahead: list[Packet] = []
 
     @classmethod
-    async def connect(cls, port: int, client_id: str, *, expiry: int = 0) -> PlainClient:
-        """A client that the broker has accepted; its session lives for so many seconds."""
+    async def connect(cls, port: int, client_id: str, *, expiry: int = 0, clean: bool = True) -> PlainClient:
+        """A client that the broker has accepted; its session, a new one if `clean`, lives for so many seconds."""
         client = cls(*await asyncio.open_connection("127.0.0.1", port))
         said = Properties({Property.SESSION_EXPIRY_INTERVAL: expiry, Property.RECEIVE_MAXIMUM: 1024})
-        client.write(Connect(V5, client_id, clean_start=True, properties=said))
-        (answer,) = await client.read()
+        client.write(Connect(V5, client_id, clean_start=clean, properties=said))
+        answer, *client._ahead = await client.read()
         if not isinstance(answer, Connack) or answer.reason is not ReasonCode.SUCCESS:
             raise FigureError(f"the broker refused a client: {answer}")
         return client
@@ -86,6 +87,9 @@ class PlainClient:
 
     async def read(self) -> list[Packet]:
         """Return what has come, at least one packet; FigureError when the connection has ended."""
+        if self._ahead:
+            ahead, self._ahead = self._ahead, []
+            return ahead
         while True:
             data = await self._reader.read(65_536)
             if not data:
@@ -120,10 +124,13 @@ def cpu_seconds(pid: int) -> float:
     return float(times.user + times.system)
 
 
-async def one_turn(port: int, pid: int, seconds: float) -> tuple[float, float]:
-    """Microseconds of CPU for each message that was acknowledged, and how many these were in a second."""
+async def one_turn(port: int, pid: int, seconds: float, *, expiry: int = 3600) -> tuple[float, float]:
+    """Microseconds of CPU for each message that was acknowledged, and how many these were in a second.
+
+    `expiry`: for so many seconds the session of the subscriber is kept; with 0, nobody keeps anything.
+    """
     counts: Counter[str] = Counter()
-    durable = await PlainClient.connect(port, "figures-reader", expiry=3600)
+    durable = await PlainClient.connect(port, "figures-reader", expiry=expiry)
     talkers = [await PlainClient.connect(port, f"figures-{number}") for number in range(PUBLISHERS)]
     tasks = [asyncio.create_task(_subscribe(durable, counts))]
     tasks += [asyncio.create_task(_publish(one, number, counts)) for number, one in enumerate(talkers)]

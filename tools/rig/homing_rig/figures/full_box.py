@@ -86,7 +86,7 @@ class _FullBox:
                 raise FigureError(f"a client may not subscribe: {answer}")
             client.close()
 
-        await _by_turns(begin, count)
+        await by_turns(begin, count)
         return count
 
     async def retained(self) -> int:
@@ -108,7 +108,7 @@ class _FullBox:
         device = await self._client("silent-device")
         device.write(Subscribe(1, (FilterOptions(HEARD, 0),)))
         await device.read()
-        listening = asyncio.create_task(_listen(device))
+        listening = asyncio.create_task(listen(device))
         self._stack.callback(listening.cancel)
         count = self._part(self._shares.records_bytes // (RECORD_BYTES + 2) - self._shares.open_commands)
         await self._send(count, ONE_WAY, b" 200 ")
@@ -126,10 +126,10 @@ class _FullBox:
 
         async def wait(_number: int) -> None:
             _, writer = await self._caller()
-            writer.write(_request("wait=600", COMMAND))
+            writer.write(command_request("wait=600", COMMAND))
             await writer.drain()
 
-        await _by_turns(wait, count)
+        await by_turns(wait, count)
         until = perf_counter() + PATIENCE
         while (waiting := await asyncio.to_thread(_waiters, self._box)) < count:
             if perf_counter() > until:
@@ -140,7 +140,7 @@ class _FullBox:
     async def connections(self) -> int:
         """Clients that are connected and say nothing."""
         count = self._part(self._shares.broker_connections - SPARE)
-        await _by_turns(lambda number: self._client(f"silent-{number}"), count)
+        await by_turns(lambda number: self._client(f"silent-{number}"), count)
         return count
 
     async def one_more(self) -> float:
@@ -169,11 +169,11 @@ class _FullBox:
         async def some(number: int) -> None:
             reader, writer = await self._caller()
             for _ in range(number, count, AT_ONCE):
-                writer.write(_request("respond-async" if command is COMMAND else "wait=60", command))
-                await _answered(reader, expected)
+                writer.write(command_request("respond-async" if command is COMMAND else "wait=60", command))
+                await answered(reader, expected)
             writer.close()
 
-        await _by_turns(some, min(AT_ONCE, count))
+        await by_turns(some, min(AT_ONCE, count))
 
     async def _publish(self, topics: Sequence[str], payload: bytes, *, retain: bool = False) -> None:
         client = await self._client("talker")
@@ -193,7 +193,7 @@ def _size(topic: str, payload: bytes) -> int:
     return Message(topic=topic, payload=payload, qos=1, retain=False, publisher="").size
 
 
-async def _by_turns(begin: Callable[[int], Awaitable[object]], count: int) -> None:
+async def by_turns(begin: Callable[[int], Awaitable[object]], count: int) -> None:
     """Begin so many, AT_ONCE of them at a time."""
     numbers = iter(range(count))
 
@@ -206,17 +206,20 @@ async def _by_turns(begin: Callable[[int], Awaitable[object]], count: int) -> No
             group.create_task(work())
 
 
-async def _listen(client: PlainClient) -> None:
+async def listen(client: PlainClient) -> None:
+    """Read whatever comes, until cancelled."""
     while True:
         await client.read()
 
 
-def _request(prefer: str, command: bytes) -> bytes:
+def command_request(prefer: str, command: bytes) -> bytes:
+    """The request that sends a command to the silent device."""
     head = f"POST /v1/devices/silent/commands HTTP/1.1\r\nHost: localhost\r\nPrefer: {prefer}\r\n"
     return f"{head}Content-Type: application/json\r\nContent-Length: {len(command)}\r\n\r\n".encode() + command
 
 
-async def _answered(reader: asyncio.StreamReader, expected: bytes) -> None:
+async def answered(reader: asyncio.StreamReader, expected: bytes) -> None:
+    """Read an answer with this status; FigureError for another one."""
     head = await reader.readuntil(b"\r\n\r\n")
     if expected not in head.splitlines()[0]:
         raise FigureError(f"a command was refused: {head.splitlines()[0].decode()}")
