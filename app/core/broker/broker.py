@@ -10,7 +10,7 @@ from typing import Final
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketError, Property, ReasonCode
 from app.core.broker.connection import BrokerConnection, ClientLink
-from app.core.broker.giving import MESSAGE_STEPS
+from app.core.broker.handouts import MESSAGE_STEPS
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connect, FilterOptions, WillMessage

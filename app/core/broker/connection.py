@@ -18,8 +18,8 @@ from app.core.broker.codes import (
 )
 from app.core.broker.encoder import encode
 from app.core.broker.filters import SHARED
-from app.core.broker.giving import RetainedGiving
 from app.core.broker.grants import PendingConnect, grant
+from app.core.broker.handouts import RetainedHandout
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
 from app.core.broker.properties import NO_PROPERTIES, Properties
@@ -75,7 +75,7 @@ class BrokerConnection:
         self._largest = 0
         self._aliases = TakenAliases(broker.bounds)
         self._given = GivenAliases()
-        self._giving = RetainedGiving(broker)
+        self._handout = RetainedHandout(broker)
         self._may_last = False
         self._closed = False
 
@@ -105,7 +105,7 @@ class BrokerConnection:
         """Seconds after which the owner of the socket calls `resume`, and until which it hands over nothing."""
         if self._closed:
             return None
-        return self._giving.wait if self._pending is None else self._pending.wait
+        return self._handout.wait if self._pending is None else self._pending.wait
 
     def receive(self, packet: Packet) -> None:
         """Do what a packet asks for. Faults end the connection."""
@@ -123,7 +123,7 @@ class BrokerConnection:
         if self._closed:
             return
         if pending is None:
-            self._giving.go_on()
+            self._handout.go_on()
             return
         try:
             self._begin(pending)
@@ -349,7 +349,7 @@ class BrokerConnection:
             if reason < ReasonCode.UNSPECIFIED_ERROR and wanted and not options.topic_filter.startswith(SHARED):
                 retained.append(options)
         self._answer(packets.Suback(packet.packet_id, tuple(reasons)))
-        self._giving.ask(session, retained, (identifier,) if identifier else ())
+        self._handout.ask(session, retained, (identifier,) if identifier else ())
 
     def _subscribed(self, subscribed: Subscribed, session: ClientSession) -> tuple[ReasonCode, bool]:
         bounds, options = self._broker.bounds, subscribed.options

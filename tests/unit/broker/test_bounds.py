@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.broker.stream import MessageStream
-from app.core.broker import giving
+from app.core.broker import handouts
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.broker import Broker
 from app.core.broker.codes import ProtocolVersion, ReasonCode
@@ -108,8 +108,8 @@ async def subscribed(bench: BrokerBench, *more: Packet) -> MessageStream:
 async def test_what_comes_behind_a_subscribe_is_read_when_its_messages_are_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(giving, "AT_ONCE", 1)
-    monkeypatch.setattr(giving, "A_SECOND", 1_000_000)
+    monkeypatch.setattr(handouts, "AT_ONCE", 1)
+    monkeypatch.setattr(handouts, "A_SECOND", 1_000_000)
     stream = await subscribed(BrokerBench(connect_bytes=1_000), Pingreq())
     stream.feed(encode(Publish("t/x", b"x" * 2_000, 0), V5) + encode(Disconnect(), V5))  # which stops its reading
     heard: list[Packet] = []
@@ -122,8 +122,8 @@ async def test_what_comes_behind_a_subscribe_is_read_when_its_messages_are_given
 
 
 async def test_whoever_waits_for_retained_messages_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(giving, "AT_ONCE", 1)
-    monkeypatch.setattr(giving, "A_SECOND", 0.001)
+    monkeypatch.setattr(handouts, "AT_ONCE", 1)
+    monkeypatch.setattr(handouts, "A_SECOND", 0.001)
     bench = BrokerBench()
     stream = await subscribed(bench, Pingreq())
     bench.pass_seconds(60)

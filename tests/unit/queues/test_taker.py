@@ -210,7 +210,7 @@ async def test_a_hint_that_comes_while_its_source_is_asked_is_not_lost() -> None
 
 
 async def test_consumers_that_wait_are_bounded_though_the_store_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those for whom it is asked at this moment count as well: there would be as many more with each look."""
+    """A consumer for whom it is asked at this moment counts as well: each look would let as many more in."""
     monkeypatch.setattr(taker, "MOST_WAITING", 2)
     stage = TakerStage()
     async with stage.waiting():

@@ -22,7 +22,7 @@ A_SECOND: Final = 200_000
 MESSAGE_STEPS: Final = 10
 
 
-class RetainedGiving:
+class RetainedHandout:
     """The retained messages that one client has asked for, and was not given yet."""
 
     def __init__(self, broker: Broker) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.broker import giving
+from app.core.broker import handouts
 from app.core.broker.packets import FilterOptions, Publish, Suback, Subscribe
 from tests.unit.core.broker.doors import Book, knock
 from tests.unit.core.broker.peers import BrokerBench, Peer, payloads
@@ -36,12 +36,12 @@ def test_filters_that_bring_nothing_take_turns_with_others() -> None:
     assert isinstance(suback, Suback), "it is answered at once"
     goes = [retained.looked - before]
     while (wait := client.connection.wait) is not None:
-        assert wait >= goes[-1] / giving.A_SECOND
+        assert wait >= goes[-1] / handouts.A_SECOND
         before = retained.looked
         client.connection.resume()
         goes.append(retained.looked - before)
     assert sum(goes) >= 50 * TOPICS, "each filter was looked for"
-    assert max(goes) < giving.AT_ONCE + 2 * TOPICS
+    assert max(goes) < handouts.AT_ONCE + 2 * TOPICS
     assert len(goes) > 10
 
 
@@ -61,7 +61,7 @@ def test_messages_that_a_client_may_not_have_take_turns_as_well() -> None:
 
 
 def test_the_successor_of_a_message_is_the_last_that_a_client_hears(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(giving, "AT_ONCE", giving.MESSAGE_STEPS)
+    monkeypatch.setattr(handouts, "AT_ONCE", handouts.MESSAGE_STEPS)
     bench = patient(4)
     client, publisher = bench.connected("client"), bench.connected("other")
     heard = client.say(Subscribe(1, (FilterOptions("t/+", 0),)))
@@ -74,7 +74,7 @@ def test_the_successor_of_a_message_is_the_last_that_a_client_hears(monkeypatch:
 
 
 def test_whoever_has_gone_is_given_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(giving, "AT_ONCE", giving.MESSAGE_STEPS)
+    monkeypatch.setattr(handouts, "AT_ONCE", handouts.MESSAGE_STEPS)
     bench = patient(4)
     client = bench.connected("client")
     client.say(Subscribe(1, (FilterOptions("t/+", 0),)))
@@ -86,8 +86,8 @@ def test_whoever_has_gone_is_given_nothing_more(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_asked_for_meanwhile_comes_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever hands packets over without waiting loses nothing."""
-    monkeypatch.setattr(giving, "AT_ONCE", giving.MESSAGE_STEPS)
+    """A caller who hands packets over without waiting loses nothing."""
+    monkeypatch.setattr(handouts, "AT_ONCE", handouts.MESSAGE_STEPS)
     bench = patient(3)
     client = bench.connected("client")
     heard = client.say(Subscribe(1, (FilterOptions("t/+", 0),)))
