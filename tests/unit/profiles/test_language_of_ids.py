@@ -1,4 +1,4 @@
-"""Whose an answer is, where numbers confirm it and ids have letters that part them."""
+"""The device that an answer is of, where numbers confirm it and ids have letters that part them."""
 
 from __future__ import annotations
 
