@@ -256,7 +256,9 @@ def _inside(source: Source, path: str) -> str:
 
 
 def _is_date(text: str) -> bool:
+    """True if it is a day as folders write it that has a day before and a day after it."""
     try:
-        return dt.date.fromisoformat(text).isoformat() == text
+        found = dt.date.fromisoformat(text)
     except ValueError:
         return False
+    return found.isoformat() == text and dt.date.min < found < dt.date.max

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -32,7 +32,7 @@ class DeadlineOptions:
     shortest: timedelta = timedelta(seconds=1)
     longest: timedelta = timedelta(hours=1)
     held_out: float = 0.2
-    """Share of the hours, the latest, on which the back-test judges what was learned from the others."""
+    """Share of the hours with records, the latest, on which the back-test judges what was learned from the others."""
 
     def __post_init__(self) -> None:
         """ConfigurationError names the option that is wrong and what is allowed."""
@@ -57,11 +57,13 @@ class DeadlineOptions:
         }
 
 
-def cut_of(first: datetime, last: datetime, held_out: float) -> datetime:
-    """The begin of the held-out hours: `first` and `last` are the begins of the first and last hour of the log."""
-    hours = round((last - first) / timedelta(hours=1)) + 1
-    kept_back = min(hours - 1, max(1, round(hours * held_out))) if held_out else 0
-    return first + timedelta(hours=hours - kept_back)
+def cut_of(hours: Sequence[datetime], held_out: float) -> datetime:
+    """The begin of the held-out hours, of these that have records.
+
+    Hours between them do not count: else one record of 1970 would have all others held out.
+    """
+    kept_back = min(len(hours) - 1, max(1, round(len(hours) * held_out))) if held_out else 0
+    return hours[-kept_back] if kept_back else hours[-1] + timedelta(hours=1)
 
 
 class End(IntEnum):

@@ -53,6 +53,7 @@ def _summary(sample: Sample | None, tables: dict[str, list[dict[str, Any]]]) -> 
         "from": begin,
         "to": end,
         "hours": hours,
+        "hours_missing": len(sample.missing) if sample else 0,
         "missing_hours": [(BEGIN + timedelta(hours=hour)).isoformat() for hour in sorted(sample.missing)]
         if sample
         else [],

@@ -13,6 +13,7 @@ import pytest
 
 from app.analysis.buckets import RELATIVE_ERROR
 from app.analysis.contracts import TABLES
+from app.analysis.report.make import MOST_MISSING
 from app.core.errors import ConfigurationError
 from app.latency.arrow import SCHEMA
 from tests.analysis.results import analysis, one, rows
@@ -83,6 +84,30 @@ def test_bad_files_and_records_are_left_out_with_count_and_reason(spark: SparkSe
     assert again == first
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert {table.name: rows(out, table.name) for table in TABLES} == tables
+
+
+def test_folders_at_both_ends_of_the_calendar_are_no_days(spark: SparkSession, tmp_path: Path) -> None:
+    """There is no day before the one, and none after the other: late answers come from beside a day."""
+    log, out = tmp_path / "log", tmp_path / "out"
+    (good,) = write(log, small(20))
+    for date in ("0001-01-01", "9999-12-31"):
+        folder = log / f"date={date}" / "hour=00"
+        folder.mkdir(parents=True)
+        (folder / "node-a-1-000001.parquet").write_bytes(good.read_bytes())
+    summary = analysis(spark, log, out)
+    assert reasons(summary) == {"outside_layout": (2, 0)}
+    assert one(out, "latency")["commands"] == 20
+
+
+def test_a_record_of_a_clock_without_a_battery_holds_nothing_up(spark: SparkSession, tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    write(log, [outcome(-BEGIN.timestamp() + 60, 300)])
+    write(log, small(20))
+    summary = analysis(spark, log, out)
+    missing = summary["log"]["missing_hours"]
+    assert (missing[0], len(missing)) == ("1970-01-01T01:00:00Z", MOST_MISSING)
+    assert summary["log"]["hours_missing"] == BEGIN.timestamp() // 3600 - 1
+    assert len((out / "summary.json").read_bytes()) < 500_000
 
 
 def test_old_and_new_schemas_missing_hours_and_a_period(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -284,8 +284,12 @@ def test_timeouts_keep_within_their_bounds() -> None:
     ("hours", "share", "held_out"), [(10, 0.2, 2), (24, 0.2, 5), (2, 0.2, 1), (1, 0.2, 0), (10, 0, 0), (3, 0.9, 2)]
 )
 def test_the_latest_hours_are_held_out(hours: int, share: float, held_out: int) -> None:
-    end: datetime = BEGIN + timedelta(hours=hours)
-    assert cut_of(BEGIN, end - timedelta(hours=1), share) == end - timedelta(hours=held_out)
+    own: list[datetime] = [BEGIN + timedelta(hours=number) for number in range(hours)]
+    end = BEGIN + timedelta(hours=hours)
+    assert cut_of(own, share) == end - timedelta(hours=held_out)
+    if hours > 2:
+        long_ago = datetime(1970, 1, 1, tzinfo=UTC)
+        assert cut_of([long_ago, *own[1:]], share) == end - timedelta(hours=held_out), "only hours with records count"
 
 
 def test_buckets_are_the_same_in_sql_and_here(spark: SparkSession) -> None:

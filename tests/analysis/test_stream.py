@@ -22,11 +22,13 @@ import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
-from app.analysis.places import held
+from app.analysis.places import LogFolder, held
+from app.analysis.stream.foreign import look
 from app.analysis.stream.judge import Bands
 from app.analysis.stream.query import closed_windows
 from app.analysis.stream.run import FollowOptions, follow
 from app.core.errors import ConfigurationError
+from app.runtime.system import SystemClock
 from tests.analysis.small_logs import BEGIN, outcome, timed_out, write
 from tests.waiting import eventually
 
@@ -164,6 +166,34 @@ def test_a_record_of_the_future_closes_no_minute(spark: SparkSession, tmp_path: 
     told = [(one["event"], one["measure"], one["value"]) for one in alerts(out, "sent")]
     assert told == [("raised", "dropped", 2), ("resolved", "dropped", 0)]
     assert "2 records have a time that is not in the hour" in alerts(out, "sent")[0]["sentence"]
+
+
+def test_a_file_that_is_of_the_future_as_its_records_are_closes_no_minute(spark: SparkSession, tmp_path: Path) -> None:
+    """One clock has told both times, as that of a machine without a battery does."""
+    log, out = tmp_path / "log", tmp_path / "out"
+    write(log, minutes(0, 3))
+    follow(spark, options(log, out))
+    soon = SystemClock().wall() + 3 * 24 * 3600
+    (ahead,) = write(log, [outcome(soon - BEGIN.timestamp(), 300)], node="node-b")
+    os.utime(ahead, (soon + 60, soon + 60))
+    write(log, minutes(3, 6))
+    follow(spark, options(log, out))
+    write(log, minutes(6, 9))
+    follow(spark, options(log, out))
+    ahead.unlink()
+    assert_same(out, log, BEGIN + timedelta(minutes=6))
+    assert [(one["event"], one["value"]) for one in alerts(out, "sent")] == [("raised", 1), ("resolved", 0)]
+
+
+def test_files_that_are_left_out_are_counted_after_one_of_the_future(tmp_path: Path) -> None:
+    log, state, now = LogFolder(str(tmp_path / "log")), tmp_path / "state.json", SystemClock().wall()
+    (ahead,) = write(tmp_path / "log", [outcome(1, 300)], node="node-b")
+    os.utime(ahead, (now + 10**9, now + 10**9))
+    assert look(log, state, now) == {}
+    for number in range(2):
+        (ahead.parent / f"cut-{number}.parquet").write_bytes(b"cut")
+        assert look(log, state, now + 1) == {"not_parquet": number + 1}
+        assert look(log, state, now + 1) == {"not_parquet": number + 1}, "each is counted once"
 
 
 def test_commands_without_a_method_count_among_all_alone() -> None:

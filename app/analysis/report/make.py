@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, date, datetime, time
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +35,8 @@ from app.analysis.source import EVENTS, LATENCY, MEANINGS, OUTCOMES
 from app.core.errors import ConfigurationError
 
 _NAME: Final = re.compile(r"^CREATE \w+ (\w+)", re.MULTILINE)
+MOST_MISSING: Final = 1_000
+"""Hours without a record that the summary names; one record of 1970, or of 2099, makes half a million."""
 _SHOWN: Final = 20_000
 """Rows of a table that the page may look at."""
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
@@ -148,7 +151,7 @@ def _tables(
     base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, period: Period, progress: Progress
 ) -> tuple[Rows, dict[str, str]]:
     """Write the tables. Returns what the page shows of them, and the query of each, with what it needs."""
-    cut = cut_of(period.begin, period.hours[-1], options.deadlines.held_out)
+    cut = cut_of(period.hours, options.deadlines.held_out)
     instants = {"begin": period.begin, "cut": cut, "since": period.since, "middle": period.middle}
     values = {name: at.timestamp() for name, at in instants.items()} | options.deadlines.as_json()
     rows: Rows = {}
@@ -184,11 +187,12 @@ def _summary(options: AnalyzeOptions, period: Period, days: list[Day]) -> Row:
     Nothing in it depends on when or how fast it ran: twice gives the same.
     """
     first, last = period.hours[0], period.hours[-1]
-    between = {first + number * HOUR for number in range((last - first) // HOUR)}
     before, after = {"from": period.since, "to": period.middle}, {"from": period.middle, "to": period.end}
     compared = None if period.why_not else {"before": before, "after": after}
     asked = {name: getattr(options, name) for name in ("compare_to", "max_pending", "level", "success", "device_group")}
-    found = {"hours": len(period.hours), "missing_hours": sorted(between - set(period.hours)), "days": len(days)}
+    missing = (last - first) // HOUR + 1 - len(period.hours)
+    found: Row = {"hours": len(period.hours), "days": len(days), "hours_missing": missing}
+    found["missing_hours"] = list(islice(_gaps(period.hours), MOST_MISSING))
     read = {"files": sum(day.files for day in days), "records": sum(day.records + day.left_out for day in days)}
     return {
         "version": SUMMARY_VERSION,
@@ -197,6 +201,12 @@ def _summary(options: AnalyzeOptions, period: Period, days: list[Day]) -> Row:
         "options": {"from": options.begin, "to": options.end, **asked, "deadlines": options.deadlines.as_json()},
         "relative_error": RELATIVE_ERROR,
     }
+
+
+def _gaps(hours: Sequence[datetime]) -> Iterator[datetime]:
+    """Yield the hours between these."""
+    for one, other in pairwise(hours):
+        yield from (one + number * HOUR for number in range(1, (other - one) // HOUR))
 
 
 def _plain(at: date) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,21 +22,27 @@ AT_ONCE: Final = 2000
 """Footers that one look reads: more than a batch has files."""
 
 
-def look(log: LogFolder, state: Path) -> dict[str, int]:
+def look(log: LogFolder, state: Path, now: float) -> dict[str, int]:
     """Count the files that were left out so far, by reason.
 
-    Each is looked at once, as far as the times of files tell.
+    Each is looked at once, as far as the times of files tell. `now` is in seconds since 1970: a file with a time of the
+    future says nothing of others.
     """
     seen, counts = json.loads(state.read_bytes()) if state.exists() else ({}, {})
-    oldest = max(seen.values(), default=0.0) - MARGIN_SECONDS
+    oldest = _oldest(seen, now)
     times = {path: file.mtime_ns / 1e9 for path, file in log.find(ending=".parquet").items()}
     new = sorted((at, path) for path, at in times.items() if at >= oldest and path not in seen)[:AT_ONCE]
     if new:
         counts = Counter(counts) + Counter(reason for _, path in new if (reason := _fault(log, path)))
         seen |= {path: at for at, path in new}
-        oldest = max(seen.values()) - MARGIN_SECONDS
+        oldest = _oldest(seen, now)
         write_whole(state, as_json([{path: at for path, at in seen.items() if at >= oldest}, counts]))
     return dict(counts)
+
+
+def _oldest(seen: Mapping[str, float], now: float) -> float:
+    """The time of the oldest file that may be new."""
+    return max((at for at in seen.values() if at <= now), default=0.0) - MARGIN_SECONDS
 
 
 def _fault(log: LogFolder, path: str) -> str | None:

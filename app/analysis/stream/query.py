@@ -37,9 +37,10 @@ SETTINGS: Final = {
 _WHOLE: Final = " AND ".join(f"{column.name} IS NOT NULL" for column in COLUMNS if column.required)
 """Also makes Spark read these columns, and so leave out files that have none or others of these names."""
 _TIMELY: Final = """\
-recorded_at <= _metadata.file_modification_time + INTERVAL '{lateness}' SECONDS
+recorded_at <= least(_metadata.file_modification_time, current_timestamp()) + INTERVAL '{lateness}' SECONDS
   AND instr(_metadata.file_path, date_format(recorded_at, "'/date='yyyy-MM-dd'/hour='HH'/'")) > 0"""
-"""One record of the future would close all minutes before it. It would also be written before it was recorded."""
+"""One record of the future would close all minutes before it. It would also be written before it was recorded: before
+the time of its file, or, where the same clock has gone wrong, before the time of this machine when its batch began."""
 WRONG_TIME: Final = "wrong_time"
 _COUNTS: Final = ("failed", "timed_out", "cancelled", "unsent")
 _WINDOWS: Final = f"""\

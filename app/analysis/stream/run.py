@@ -24,6 +24,7 @@ from app.analysis.stream.judge import Bands, Judge
 from app.analysis.stream.outbox import Outbox, to_log, webhook
 from app.core.errors import ConfigurationError
 from app.core.ranges import check_range
+from app.runtime.system import SystemClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +90,7 @@ class _BatchHandler:
         self._bands = options.bands
         self._outbox = Outbox(folder / "alerts", webhook(options.webhook) if options.webhook else to_log)
         self._say = say
-        self._left_out = look(self._log, folder / "_foreign.json")
+        self._left_out = self._look()
         self._dropped = Dropped(0, 0)
         self._dropping = self._outbox.latest("dropped").get("event") == "raised"
         self._counted = ""
@@ -98,7 +99,7 @@ class _BatchHandler:
 
     def take(self, minutes: DataFrame, batch: int) -> None:
         """Write windows, alerts and state under names that the number of the batch gives: the same when done again."""
-        self._left_out = look(self._log, self._folder / "_foreign.json")
+        self._left_out = self._look()
         windows = query.closed_windows(minutes.selectExpr("minute.*", "* EXCEPT (minute, date)").toArrow())
         if not windows:
             return
@@ -112,6 +113,9 @@ class _BatchHandler:
         _write(states / f"{batch:09d}.parquet", chain.from_iterable(judge.past.values()))
         for old in earlier[: 1 - STATES_KEPT]:
             old.unlink()
+
+    def _look(self) -> dict[str, int]:
+        return look(self._log, self._folder / "_foreign.json", SystemClock().wall())
 
     def turn(self, running: StreamingQuery) -> None:
         """Send alerts, and write status.json when there is something new."""
