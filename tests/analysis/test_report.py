@@ -20,7 +20,7 @@ from app.analysis.report.text import THIN
 from app.analysis.rollup import STAGES
 from tests.analysis.report_output import made, write_report
 from tests.analysis.report_rows import Sample
-from tests.services import find_binary
+from tests.chromium import chromium_binary
 
 FLAGS = (
     "--disable-background-networking",
@@ -215,7 +215,7 @@ def luminance(colour: str) -> float:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    path = find_binary("chromium", package="chromium")
+    path = chromium_binary()
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, args=list(FLAGS), chromium_sandbox=False)
         yield running

@@ -12,7 +12,7 @@ from playwright.async_api import async_playwright
 from app.api.front import ASSETS
 from tests.api.rig import Rig, running
 from tests.api.serving import serving
-from tests.services import find_binary
+from tests.chromium import chromium_binary
 from tests.waiting import PATIENCE
 
 FLAGS = ("--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update")
@@ -75,7 +75,7 @@ def test_the_licence_is_there() -> None:
 
 
 async def test_a_browser_without_a_network_shows_the_api(rig: Rig) -> None:
-    chromium = find_binary("chromium", package="chromium")
+    chromium = chromium_binary()
     asked: list[str] = []
     said: list[str] = []
     async with serving(rig) as served, async_playwright() as playwright:

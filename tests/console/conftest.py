@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Request, async_playwright
 
-from tests.services import find_binary
+from tests.chromium import chromium_binary
 from tests.waiting import PATIENCE
 
 FLAGS = ("--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update")
@@ -49,7 +49,7 @@ class Watched:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """Chromium, once for all tests of a worker."""
-    chromium = find_binary("chromium", package="chromium")
+    chromium = chromium_binary()
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=list(FLAGS), chromium_sandbox=False)
         yield browser
