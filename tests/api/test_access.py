@@ -22,6 +22,7 @@ from app.core.errors import DirectoryUnavailableError
 from app.runtime.system import new_secret
 from app.store.engine import open_directory
 from app.store.sql.access.directory import SqlDirectory
+from tests.api.documents import document_of
 from tests.api.rig import Rig, running, until
 from tests.directories import put_directory
 from tests.waiting import PATIENCE
@@ -231,13 +232,13 @@ def actions(document: dict[str, Any]) -> dict[str, str | None]:
 
 
 async def test_every_operation_says_what_its_callers_must_be_allowed_to_do(site: Site) -> None:
-    found = actions((await site.rig.http.get("/openapi.json")).json())
+    found = actions(await document_of(site.rig))
     assert {name for name, action in found.items() if action is None} == PUBLIC | FOR_ALL
     assert {action for action in found.values() if action is not None} <= set(Action)
 
 
 async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Site) -> None:
-    operations = actions((await site.rig.http.get("/openapi.json")).json())
+    operations = actions(await document_of(site.rig))
     listed = {OWN: Device(id=OWN, tenant_id="air"), OTHER: Device(id=OTHER, tenant_id="ground")}
     await site.change(*map(Put, listed.values()))
     commands = {device: await an_open_command(site, device) for device in listed}

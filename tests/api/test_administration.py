@@ -14,6 +14,7 @@ import pytest
 from app.core.access.changes import Change, Put
 from app.core.access.model import Kind, Principal, Role, Tenant
 from app.core.errors import EntryConflictError, EntryNotFoundError
+from tests.api.documents import document_of
 from tests.api.rig import Rig
 from tests.api.test_access import OF_THE_DIRECTORY, OTHER, OWN, ROLES, Site, actions, guarded
 
@@ -62,7 +63,7 @@ async def own_key(site: Site, who: str | None) -> str:
 
 
 async def test_everybody_gets_what_they_administer_at_every_operation_of_the_directory(site: Site) -> None:
-    operations = actions((await site.rig.http.get("/openapi.json")).json())
+    operations = actions(await document_of(site.rig))
     assert operations.keys() >= OF_THE_DIRECTORY
     cells, obeyed = 0, True
     targets: dict[str, dict[str, str]] = {}

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from app.core.events.event import shard_number
+from tests.api.documents import document_of
 from tests.api.test_access import OF_EVENTS, OTHER, OWN, ROLES, Site, actions, guarded
 from tests.api.test_events import say
 from tests.waiting import eventually
@@ -45,7 +46,7 @@ def writable(who: str) -> set[str]:
 
 
 async def test_every_operation_of_events_is_asked_here(site: Site) -> None:
-    document = (await site.rig.http.get("/openapi.json")).json()
+    document = await document_of(site.rig)
     tagged = {
         f"{method.upper()} {path}"
         for path, methods in document["paths"].items()

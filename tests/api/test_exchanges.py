@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from app.core.access.changes import Put
 from app.core.access.model import Role
+from tests.api.documents import document_of
 from tests.api.rig import Rig, running
 from tests.api.test_access import OF_EXCHANGES, OTHER, OWN, ROLES, actions, guarded
 from tests.services import RedisProcess
@@ -211,7 +212,7 @@ async def test_everybody_may_what_their_role_says(tmp_path: Path) -> None:
             return (await ask("admin", "PUT", "/exchanges/ops", {"kind": "topic"})).is_success
 
         await eventually(is_declared)
-        named = actions((await site.rig.http.get("/openapi.json")).json())
+        named = actions(await document_of(site.rig))
         assert {name for name in named if "/v1/exchanges" in name} == OF_EXCHANGES
         assert (await ask("admin", "PUT", "/queues/all", {"routes": [{"exchange": "ops"}]})).is_success
         calls: dict[str, tuple[str, str, object]] = {

@@ -11,6 +11,7 @@ import pytest
 
 from app.core.access.changes import Put
 from app.core.access.model import Role
+from tests.api.documents import document_of
 from tests.api.test_access import OF_QUEUES, OTHER, OWN, ROLES, Site, actions, guarded
 from tests.api.test_events import say
 from tests.waiting import eventually
@@ -55,7 +56,7 @@ async def declared(site: Site, who: str = "admin") -> None:
 
 
 async def test_every_operation_of_queues_is_asked_here(site: Site) -> None:
-    document = (await site.rig.http.get("/openapi.json")).json()
+    document = await document_of(site.rig)
     assert (
         OPERATIONS.keys()
         == OF_QUEUES
@@ -66,7 +67,7 @@ async def test_every_operation_of_queues_is_asked_here(site: Site) -> None:
 @pytest.mark.parametrize("who", [None, *ROLES])
 async def test_everybody_may_what_their_role_says(site: Site, who: str | None) -> None:
     await declared(site)
-    named = actions((await site.rig.http.get("/openapi.json")).json())
+    named = actions(await document_of(site.rig))
     may = {"admin": {"queues", "consume"}, "operator": {"consume"}}.get(who or "", set())
     for operation, (method, path, body) in OPERATIONS.items():
         found = await ask(site, who, method, path, body)

@@ -25,6 +25,7 @@ from homing_client import AsyncHoming, Command, DeviceRecord, Homing, Reply, Ser
 from homing_client._errors import BY_STATUS
 from homing_client._models import Fault, Known, Late
 from homing_client._node_models import Me
+from tests.api.documents import document_of
 from tests.api.rig import running
 from tests.client.twins import all_of, done
 
@@ -179,8 +180,7 @@ OTHER_NAMES: Final = {"POST /v1/commands/{command_id}/cancel"}
 
 async def document() -> dict[str, Any]:
     async with running() as rig:
-        found: dict[str, Any] = (await rig.http.get("/openapi.json")).json()
-        return found
+        return await document_of(rig)
 
 
 async def test_every_operation_has_a_call_in_both_twins() -> None:

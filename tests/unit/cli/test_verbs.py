@@ -16,6 +16,7 @@ from app.cli import root
 from app.cli.root import ALL as ROOT_VERBS
 from app.cli.root import ELSEWHERE, GROUPS, PANELS
 from app.profiles.loader import shipped_file
+from tests.api.documents import document_of
 from tests.api.rig import running
 from tests.unit.cli.conftest import FakeNode, Homing
 from tests.unit.cli.test_send import COMMAND
@@ -224,7 +225,7 @@ LOGINS: Final = {"POST /v1/login", "DELETE /v1/login"}
 
 async def test_every_operation_is_a_verb() -> None:
     async with running() as rig:
-        document = (await rig.http.get("/openapi.json")).json()
+        document = await document_of(rig)
     there = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
     assert there == VERBS.keys() | LOGINS | OTHER_NAMES
 
