@@ -29,6 +29,7 @@ from tests.unit.access.signing import AUDIENCE, EC, RSA, STRANGER, Key, claims, 
 
 GROUP = "night shift"
 FORGED = 100_000
+FEW = 10_000
 
 
 def seconds_now() -> int:
@@ -196,8 +197,9 @@ async def test_what_is_neither_key_nor_token_is_refused(place: Place, text: str)
     assert (await place.me(text)).status_code == 401
 
 
-async def test_a_hundred_thousand_forged_tokens_let_nobody_in(place: Place) -> None:
-    accepted = [text for text in islice(forged(place), FORGED) if isinstance(place.tokens.verify(text), Caller)]
+@pytest.mark.parametrize("count", [FEW, pytest.param(FORGED, marks=pytest.mark.long)])
+async def test_forged_tokens_let_nobody_in(place: Place, count: int) -> None:
+    accepted = [text for text in islice(forged(place), count) if isinstance(place.tokens.verify(text), Caller)]
     assert accepted == []
     good = place.token(org="air")
     assert isinstance(place.tokens.verify(good), Caller)

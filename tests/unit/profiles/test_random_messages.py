@@ -24,8 +24,9 @@ from app.core.profiles.sources import BETWEEN
 from app.core.topics import TopicTemplate
 from tests.unit.profiles.corpora import CORPORA, Corpus, bytes_of, filled
 
-MESSAGES: int = 10_000
-"""For each profile."""
+FEW: int = 40
+MANY: int = 200
+"""Messages for each profile and seed."""
 SEEDS: int = 50
 SCRAPS: list[JsonValue] = [None, True, False, 0, -1, 1.5, 2**63, "", "ok", "ON", "é", "\x00", [], {}, [[]], {"": {}}]
 
@@ -109,12 +110,13 @@ def fits(profile: DeviceProfile, answer: Answer, message: ReceivedMessage) -> bo
     return came_on and all(part in said or json.dumps(part)[1:-1] in said for part in parts)
 
 
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("corpus", CORPORA, ids=[one.name for one in CORPORA])
 @settings(max_examples=SEEDS, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_random_messages_are_no_errors_and_match_by_evidence_only(corpus: Corpus, seed: int) -> None:
+def test_random_messages_are_no_errors_and_match_by_evidence_only(corpus: Corpus, count: int, seed: int) -> None:
     reader = ResponseReader([corpus.profile])
-    for message in Mutator(corpus, seed).messages(MESSAGES // SEEDS):
+    for message in Mutator(corpus, seed).messages(count):
         try:
             answer = reader.read(message)
         except UndecodableMessageError:
