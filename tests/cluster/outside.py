@@ -26,6 +26,8 @@ ROUNDS: Final = 3
 """So many in a row without a loss, and it is over."""
 LASTING: Final = 8.0
 """Seconds without a loss, after which it is over: long enough for every node to have noticed what happened."""
+PAUSE: Final = 0.25
+"""Seconds between rounds: thirty of them find what loses an answer, and processors are left to whoever recovers."""
 RECOVERY: Final = 120.0
 """Seconds; against hanging."""
 
@@ -143,6 +145,7 @@ class Scene:
                     told.append(await self.round())
                     if told[-1] != {"succeeded": ROUND}:
                         since = loop.time()
+                    await asyncio.sleep(PAUSE)
         except TimeoutError:
             raise AssertionError(f"after {RECOVERY:g} s still: {told[-3:]}") from None
         expected = len(self.cluster.nodes) * len(self.broker.filters())

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from app.core.errors import HomingError
-from homing_rig.patience import PATIENCE
+from homing_rig.patience import PATIENCE, pauses
 from homing_rig.ports import lasting_port
 from homing_rig.programs import CONNECT_PACKET, environment, find_binary, mosquitto_command, redis_command
 from homing_rig.rights import NODE_USER, PASSWORD, mosquitto_acl, mosquitto_passwords, redis_users
@@ -311,11 +311,12 @@ class SentinelProcess(ServiceProcess):
 def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 0.01) -> bool:
     """Ask `condition` again and again (blocking) until it is true; False when `timeout` seconds went by."""
     deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(interval)
-    return condition()
+    pause = pauses(interval)
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(next(pause))
+    return True
 
 
 def reply_of(port: int, request: bytes, size: int = 64, timeout: float = 5.0) -> bytes:
