@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -25,10 +25,10 @@ def topic_of(name: str) -> str:
     return f"thing/product/{name}/events"
 
 
-def administer(up: UpProcess, *words: str) -> str:
+def administer(program: Path, up: UpProcess, *words: str) -> str:
     """Change the directory by hand, whether the node runs or not; what the verb says."""
     env = {"HOMING_ACCESS_URL": f"sqlite:///{up.data}/access.db"}
-    command = [sys.executable, "-m", "app.cli", *words]
+    command = [str(program), *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -76,15 +76,15 @@ class DurableClient:
             self._client.loop(PATIENCE)
 
 
-async def test_a_will_of_a_key_that_was_revoked_meanwhile_is_not_published() -> None:
+async def test_a_will_of_a_key_that_was_revoked_meanwhile_is_not_published(homing_program: Path) -> None:
     with UpProcess() as up:
 
         def key_of(name: str) -> str:
-            return administer(up, "keys", "create", name, "--role", "teller", "--devices", name)
+            return administer(homing_program, up, "keys", "create", name, "--role", "teller", "--devices", name)
 
         roles = {"roles": [{"name": "teller", "rules": ["allow publish *:* on *"]}]}
         (up.folder / "access.json").write_text(json.dumps(roles))
-        await asyncio.to_thread(administer, up, "access", "apply", str(up.folder / "access.json"))
+        await asyncio.to_thread(administer, homing_program, up, "access", "apply", str(up.folder / "access.json"))
         keys = {name: await asyncio.to_thread(key_of, name) for name in NAMES}
         for name, key in keys.items():
             await eventually(partial(is_known, up, name, key))
@@ -92,7 +92,7 @@ async def test_a_will_of_a_key_that_was_revoked_meanwhile_is_not_published() -> 
         watcher.subscribe("thing/product/+/events")
         tellers = [DurableClient(up, name, key, will=name) for name, key in keys.items()]
         await asyncio.to_thread(up.kill)
-        await asyncio.to_thread(administer, up, "keys", "revoke", keys["goes"].split("_")[1])
+        await asyncio.to_thread(administer, homing_program, up, "keys", "revoke", keys["goes"].split("_")[1])
         await asyncio.to_thread(up.start)
         await eventually(partial(is_known, up, "admin", up.key))
         again = DurableClient(up, "admin", up.key)

@@ -34,7 +34,7 @@ def test_the_doctor_is_content_with_the_services_of_the_tests(alone: Place) -> N
     assert {"eviction", "persistence", "shared subscriptions", "queues", "round trip"} <= {one for _, one in rows}
 
 
-def test_the_doctor_says_when_absent_devices_go_unnoticed(tmp_path: Path) -> None:
+def test_the_doctor_says_when_absent_devices_go_unnoticed(tmp_path: Path, homing_program: Path) -> None:
     async def listen_to_everything(url: str) -> None:
         client = PahoMqttClient(MqttOptions.from_url(url, client_id="logger"), Counter())
         await client.start([Subscription("#")], InboundDelivery.acknowledge)
@@ -43,14 +43,16 @@ def test_the_doctor_says_when_absent_devices_go_unnoticed(tmp_path: Path) -> Non
 
     with RedisProcess() as redis, MosquittoProcess() as mosquitto:
         asyncio.run(listen_to_everything(mosquitto.url))
-        seen = Place(tmp_path, redis, mosquitto).run("doctor", COLUMNS="250")
+        seen = Place(tmp_path, redis, mosquitto, [str(homing_program)]).run("doctor", COLUMNS="250")
     assert seen.returncode == 0, seen.stdout + seen.stderr
     assert rows_of(seen.stdout)["broker", "absent devices"] == "warn"
 
 
-def test_the_doctor_cuts_nothing_and_does_not_blame_the_broker_for_its_own_probe(tmp_path: Path) -> None:
+def test_the_doctor_cuts_nothing_and_does_not_blame_the_broker_for_its_own_probe(
+    tmp_path: Path, homing_program: Path
+) -> None:
     with RedisProcess() as redis, MosquittoProcess("max_queued_messages 1000", "sys_interval 1") as mosquitto:
-        place = Place(tmp_path, redis, mosquitto)
+        place = Place(tmp_path, redis, mosquitto, [str(homing_program)])
         first = place.run("doctor", COLUMNS="40")
         assert first.returncode == 1
         assert "HOMING_EVENTS_URL=redis://…, or rocks:///folder for one node." in first.stdout
@@ -75,19 +77,19 @@ def test_the_doctor_speaks_3_1_1(alone: Place) -> None:
     assert "memory:// (one node alone" in seen.stdout
 
 
-def test_the_doctor_finds_what_is_wrong(tmp_path: Path) -> None:
+def test_the_doctor_finds_what_is_wrong(tmp_path: Path, homing_program: Path) -> None:
     with (
         RedisProcess("--maxmemory-policy", "allkeys-lru", "--appendonly", "no") as redis,
         MosquittoProcess("max_queued_messages 1000", "max_inflight_messages 20") as mosquitto,
     ):
-        seen = Place(tmp_path, redis, mosquitto).run("doctor", COLUMNS="250")
+        seen = Place(tmp_path, redis, mosquitto, [str(homing_program)]).run("doctor", COLUMNS="250")
     assert seen.returncode == 1
     rows = rows_of(seen.stdout)
     assert {one for one, level in rows.items() if level == "fail"} == {("store", "eviction"), ("broker", "queues")}
     assert rows["store", "persistence"] == rows["broker", "Receive Maximum"] == "warn"
 
 
-def test_the_doctor_refuses_what_serve_refuses(tmp_path: Path) -> None:
+def test_the_doctor_refuses_what_serve_refuses(tmp_path: Path, homing_program: Path) -> None:
     clustered = (
         "--cluster-enabled",
         "yes",
@@ -95,7 +97,7 @@ def test_the_doctor_refuses_what_serve_refuses(tmp_path: Path) -> None:
         str(lasting_port()),
     )  # else port + 10,000
     with MosquittoProcess() as mosquitto, RedisProcess(*clustered) as redis:
-        place = Place(tmp_path, redis, mosquitto)
+        place = Place(tmp_path, redis, mosquitto, [str(homing_program)])
         seen, served = place.run("doctor", COLUMNS="250"), place.run("serve", "--port", "0")
     assert (seen.returncode, served.returncode) == (1, 2)
     assert rows_of(seen.stdout)["store", "mode"] == "fail"

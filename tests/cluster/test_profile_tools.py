@@ -90,8 +90,8 @@ def test_a_trace_ends_after_so_many_messages_or_so_long(tmp_path: Path) -> None:
         (["nowhere.toml"], "homing: nowhere.toml: cannot be read"),
     ],
 )
-def test_wrong_arguments_of_a_trace_are_sentences(arguments: list[str], sentence: str) -> None:
-    command = [sys.executable, "-m", "app.cli", "profile", "trace", *arguments]
+def test_wrong_arguments_of_a_trace_are_sentences(arguments: list[str], sentence: str, homing_program: Path) -> None:
+    command = [str(homing_program), "profile", "trace", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 2
     assert ended.stderr.startswith(sentence)
