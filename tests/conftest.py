@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,22 +14,38 @@ from homing_rig.harness import NodeProcess
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess, require_programs
 from tests.sharded import Sharded, sharded
 
-ORDER = (
-    *("containers", "analysis", "rig", "cluster", "deploy", "client", "contract", "api"),
+COMPUTING = (
+    *("analysis", "console", "client", "contract", "api"),
     *("simulator", "conformance", "project", "unit"),
 )
-"""Folders whose tests take long come first, so that no worker has to wait for another one at the end."""
+"""Folders whose tests use a processor. Of these and of the others those come first whose tests take long, so that no
+worker has to wait for another one at the end.
+"""
+WAITING = ("containers", "rig", "cluster", "counterparts", "deploy")
+"""Folders whose tests wait for other processes half of the time, and so leave processors to the former."""
 
 NodeProcess.forked = True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests for scripts/test, which gives each worker whole files."""
-    items.sort(key=lambda item: ORDER.index(folder) if (folder := _folder(item)) in ORDER else 0)
+    """Order the tests for scripts/test, which gives each worker whole files: one that computes, and one that waits."""
+    place = {
+        path: at
+        for folders in (WAITING, COMPUTING)
+        for path, at in _spread(list(dict.fromkeys(item.path for item in items if _folder(item.path) in folders)))
+    }
+    items.sort(key=lambda item: place.get(item.path, 0))
 
 
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(Path(__file__).parent).parts[0]
+def _spread(paths: Sequence[Path]) -> Iterator[tuple[Path, float]]:
+    """Yield these with their places between 0 and 1, so that two rows of them become one in which they take turns."""
+    folders = (*WAITING, *COMPUTING)
+    ordered = sorted(paths, key=lambda path: folders.index(_folder(path)))
+    return ((path, number / len(ordered)) for number, path in enumerate(ordered))
+
+
+def _folder(path: Path) -> str:
+    return path.relative_to(Path(__file__).parent).parts[0]
 
 
 @pytest.fixture(autouse=True)
