@@ -207,7 +207,7 @@ export function isOver(state) {
 }
 
 /** The outcomes that a webhook may be told of. */
-export const HOOK_EVENTS = ["command.succeeded", "command.failed", "command.timed_out", "command.cancelled", "command.unsent", "command.late", "command.verified"];
+export const HOOK_EVENTS = ["command.succeeded", "command.failed", "command.timed_out", "command.cancelled", "command.unsent", "command.late", "command.verified", "command.approval_asked"];
 
 /** @param {any} hook @returns {Word} */
 export function hookOf(hook) {
