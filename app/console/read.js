@@ -110,7 +110,7 @@ function load(file) {
   return now;
 }
 
-/** Loads the whole console anew, once a node answers: a browser remembers of a script, and of any that it needs, that it did not come. */
+/** Loads the whole console anew, once a node answers: it may be of another build, and a browser may remember of a script that it did not come. */
 async function loadAnew() {
   const answer = await fetch(`${BASE}console/`, { cache: "no-store", signal: AbortSignal.timeout(PASSING_MS) }).catch(() => null);
   if (answer?.ok) location.reload();
