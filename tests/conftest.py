@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 import structlog
 
@@ -25,6 +26,9 @@ WAITING = ("containers", "rig", "cluster", "counterparts", "deploy")
 """Folders whose tests wait for other processes half of the time, and so leave processors to the former."""
 
 NodeProcess.forked = True
+
+hypothesis.settings.register_profile("homing", deadline=None)  # no test judges how fast this machine is
+hypothesis.settings.load_profile("homing")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
