@@ -185,7 +185,8 @@ async def stored(
         cluster_of(NODES, redis, broker, **_SETTINGS) as cluster,
     ):
         async with Redis.from_url(redis.url) as client:
-            await asyncio.sleep(SETTLE_SECONDS / 3)
+            await _hold(redis.url, 1, timedelta(seconds=1))  # what stays for good is there then
+            await asyncio.sleep(SETTLE_SECONDS)
             keys, memory, nodes = await client.dbsize(), await _memory(client), _resident(cluster)
             calm = await _busy(cluster, seconds)
             began = perf_counter()

@@ -7,16 +7,18 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import orjson
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from typer import Option
 
+from app.core.messages import Publication
+from app.mqtt.options import MqttOptions, MqttVersion
+from app.mqtt.paho import PahoMqttClient
 from homing_client import AsyncHoming
 from homing_rig.figures.kit import Findings
 from homing_rig.harness import cluster_of
@@ -26,7 +28,6 @@ from homing_rig.services import MosquittoProcess, RedisProcess
 LAPSE_SECONDS: Final = 5
 CANCELLED, LAPSED = range(2)
 """Of ten commands one is cancelled while its device is away, and one is of use for LAPSE_SECONDS only."""
-HOUR: Final = 3600
 HELLO: Final = b'{"id": "hello", "status": "ok"}'
 AT_A_TIME: Final = 64
 TAKES_SECONDS: Final = 0.1
@@ -38,23 +39,25 @@ QUIET_SECONDS: Final = 2.0
 class _Devices:
     """Devices on one connection, with a book of the commands that they got."""
 
-    def __init__(self, port: int, names: Sequence[str], *, kept: float = 0, takes: float = 0) -> None:
-        """`kept`: seconds for which the broker keeps their session; `takes`: seconds until they answer."""
+    def __init__(self, port: int, names: Sequence[str], *, kept: bool = False, takes: float = 0) -> None:
+        """`kept`: whether the broker keeps their session while they are away; `takes`: seconds until they answer."""
         self.got = Counter[str]()
         self._port, self._names, self._kept, self._takes = port, names, kept, takes
-        self._client = paho.Client(
-            CallbackAPIVersion.VERSION2, f"devices-{names[0]}", protocol=MQTTProtocolVersion.MQTTv5
-        )
-        self._client.on_message = self._take
+        self._client: paho.Client
         self._subscribed = 0
-        self._client.on_subscribe = self._noted
 
     async def come(self, *, hello: bool = False) -> None:
         """Connect and subscribe, and say something."""
-        properties = Properties(PacketTypes.CONNECT)
-        properties.SessionExpiryInterval = self._kept
         self._subscribed = 0
-        self._client.connect("127.0.0.1", self._port, clean_start=False, properties=properties)
+        self._client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            f"devices-{self._names[0]}",
+            clean_session=not self._kept,
+            protocol=MQTTProtocolVersion.MQTTv311,
+        )
+        self._client.on_message = self._take
+        self._client.on_subscribe = self._noted
+        self._client.connect("127.0.0.1", self._port)
         self._client.loop_start()
         await eventually(self._client.is_connected)
         for name in self._names:
@@ -93,18 +96,17 @@ async def peers(
 ) -> None:
     """Commands for devices that are away: what was cancelled and what has lapsed, in a session's queue and held."""
     with MosquittoProcess() as broker, RedisProcess() as redis:
-        for version in (MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311):
-            name = "MQTT 5" if version is MQTTProtocolVersion.MQTTv5 else "MQTT 3.1.1"
-            names = [f"theirs-{int(version)}-{number}" for number in range(devices)]
-            found = _Devices(broker.port, names, kept=HOUR)
+        for version in get_args(MqttVersion):
+            names = [f"theirs-{version}-{number}" for number in range(devices)]
+            found = _Devices(broker.port, names, kept=True)
             await found.come()
             found.go()
-            await asyncio.to_thread(_publish, broker.port, version, names)
+            await _publish(broker, version, names)
             await asyncio.sleep(away)
             await found.come()
             await found.rest()
             found.go()
-            _tell(findings, f"the queue of a session, published with {name}", names, found.got)
+            _tell(findings, f"the queue of a session, published with MQTT {version}", names, found.got)
         names = [f"ours-{number}" for number in range(devices)]
         with cluster_of(2, redis, broker, HOMING_PROFILE="homing") as cluster:
             async with AsyncHoming(",".join(one.url for one in cluster.nodes)) as homing:
@@ -139,23 +141,16 @@ async def _roll_out(findings: Findings, port: int, names: Sequence[str]) -> None
     findings.figure("a loop of one's own, killed half-way: devices that got none", len(names) - len(found.got))
 
 
-def _publish(port: int, version: MQTTProtocolVersion, names: Sequence[str]) -> None:
+async def _publish(broker: MosquittoProcess, version: MqttVersion, names: Sequence[str]) -> None:
     """Publish a command for each, which the broker keeps. What is to be cancelled cannot be taken back."""
-    client = paho.Client(CallbackAPIVersion.VERSION2, "caller", protocol=version)
-    client.connect("127.0.0.1", port)
-    client.loop_start()
-    published = []
+    client = PahoMqttClient(MqttOptions.from_url(broker.url, client_id="caller", version=version), Counter())
+    await client.start([], lambda _delivery: None)
+    await client.wait_connected()
     for number, name in enumerate(names):
-        properties = None
-        if number % 10 == LAPSED and version is MQTTProtocolVersion.MQTTv5:
-            properties = Properties(PacketTypes.PUBLISH)
-            properties.MessageExpiryInterval = LAPSE_SECONDS
+        expires = timedelta(seconds=LAPSE_SECONDS) if number % 10 == LAPSED else None
         command = orjson.dumps({"id": name, "method": "work", "params": {}})
-        published.append(client.publish(f"homing/{name}/command", command, 1, properties=properties))
-    for one in published:
-        one.wait_for_publish()
-    client.disconnect()
-    client.loop_stop()
+        await client.publish(Publication(f"homing/{name}/command", command, message_expiry=expires))
+    await client.stop()
 
 
 async def _hold(homing: AsyncHoming, names: Sequence[str]) -> None:

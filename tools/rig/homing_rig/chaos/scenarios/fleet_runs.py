@@ -43,9 +43,9 @@ class _Marks:
         while True:
             with suppress(RedisError):
                 marks, holder = await self.rig.redis.hget(run, "marks"), await self.rig.redis.get(lease)
-                if marks:
+                if isinstance(marks, bytes):
                     self._note(marks)
-                self.drivers |= {holder.decode().partition(" ")[0]} if holder else set()
+                self.drivers |= {holder.decode().partition(" ")[0]} if isinstance(holder, bytes) else set()
             await asyncio.sleep(LOOK_SECONDS)
 
     def _note(self, marks: bytes) -> None:
