@@ -41,7 +41,7 @@ def followed(followers: int) -> Iterator[CommandStream]:
 
 
 def pauses(followers: int, now: float) -> list[float]:
-    """How long 50 of so many followers rest who are told at this time."""
+    """The rests of 50 of so many followers who are told at this time."""
     with followed(followers) as feed:
         return [feed.pause(now) for _ in range(50)]
 
