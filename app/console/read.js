@@ -6,7 +6,7 @@ import { Loading, Trouble, html } from "./parts.js";
 
 const EVERY_MS = 10_000;
 const PASSING_MS = 3000;
-const IDLE_MS = 3000;
+const AHEAD_MS = 3000;
 /** No answer, too many requests, or nobody behind a proxy. */
 const PASSING = [0, 429, 502, 503, 504];
 
@@ -155,9 +155,7 @@ export function lazy(file, name, rare = false) {
   };
 }
 
-/** Loads the pages, so that a console that is open needs no file of a node that has been updated since. */
+/** Loads the pages, so that a console that is open needs no file of a node that has been updated since; not before the one that was asked for. */
 export function loadAll() {
-  const rest = () => { for (const file of known) load(file).catch(() => {}); };
-  if ("requestIdleCallback" in globalThis) requestIdleCallback(rest, { timeout: IDLE_MS });
-  else setTimeout(rest, IDLE_MS);
+  setTimeout(() => { for (const file of known) load(file).catch(() => {}); }, AHEAD_MS);
 }

@@ -72,7 +72,7 @@ async def opening(findings: Findings, there: Site, browser: Browser, name: str, 
         findings.figure(f"{about}: something is painted after", await page.evaluate(PAINTED), " ms", most=most["paint"])
         shown = await page.evaluate("() => globalThis.shown")
         findings.figure(f"{about}: Home with its data is there after", shown, " ms", most=most[kept])
-        findings.figure(f"{about}: requests until then", await page.evaluate(ASKED))
+        findings.figure(f"{about}: requests until then", await page.evaluate(ASKED), most=20)
         shifted = await page.evaluate("() => globalThis.shifted")
         findings.figure(f"{about}: shift of the layout", shifted, most=0.02)
     await context.close()
