@@ -88,7 +88,7 @@ async def together(
     runs: Annotated[int, Option(min=1, max=100, help="The number of runs at once.")] = 100,
     targets: Annotated[int, Option(min=1, max=1_000, help="The number of targets of each.")] = 100,
 ) -> None:
-    """How long fleet runs take at once, beside one alone, and how soon nothing is sent after a pause and an abort."""
+    """Many fleet runs at once, beside one alone, and how soon nothing is sent after a pause and an abort."""
     book = _Book()
     with MosquittoProcess() as broker, RedisProcess() as redis, cluster_of(NODES, redis, broker) as cluster:
         async with unlimited_session() as session, devices(broker, book.answer):
