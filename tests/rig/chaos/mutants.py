@@ -320,7 +320,14 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(waits_when_taken_over, "R28", ("not_begun_again",)),
             Mutant(webhooks_try_once, "R30", ("untold",)),
             Mutant(sends_what_another_has_claimed, "R31", ("held_twice", "held_after_end")),
-            Mutant(short_wait_is_enough, "FORGET", ("held_twice", "answer_lost", "executed_twice")),
+            # Devices say hello each second, and the fail-overs meet what is claimed then.
+            Mutant(
+                short_wait_is_enough,
+                "FORGET",
+                ("held_twice", "answer_lost"),
+                faults="1.9 fail_over redis 0.5\n4.9 fail_over redis 0.5\n",
+                commands=600,
+            ),
             # Frozen for longer than commands have, and not for so long that its session is another's; and the budget of
             # its calls, which would end the claim, is longer.
             Mutant(
