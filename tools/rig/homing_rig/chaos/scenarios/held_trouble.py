@@ -21,7 +21,7 @@ def _forgets(_rng: random.Random, form: Form) -> list[Fault]:
     """Kill the primary, which comes back with what it wrote, and have its replica take over, in turn."""
     count = int((form.seconds or 0) / form.every)
     kinds = (Kind.FAIL_OVER, Kind.KILL)
-    return [Fault(1.0 + form.every * index, kinds[index % 2], REDIS, form.down) for index in range(count)]
+    return [Fault(1.9 + form.every * index, kinds[index % 2], REDIS, form.down) for index in range(count)]
 
 
 FORGET = Scenario(
