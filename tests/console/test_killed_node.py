@@ -38,10 +38,8 @@ async def all_are_shown(page: Page, ids: list[str]) -> None:
     await page.wait_for_function(f"(ids) => ({ENDED})(ids) === ids.length", arg=ids)
 
 
-async def test_a_killed_node_costs_a_page_no_event(
-    redis_server: RedisProcess, mosquitto: MosquittoProcess, open_page: OpenPage
-) -> None:
-    with cluster_of(2, redis_server, mosquitto) as cluster:
+async def test_a_killed_node_costs_a_page_no_event(mosquitto: MosquittoProcess, open_page: OpenPage) -> None:
+    with RedisProcess() as redis, cluster_of(2, redis, mosquitto) as cluster:
         first, second = cluster.nodes
         async with (
             FaultProxy("127.0.0.1", first.port) as proxy,

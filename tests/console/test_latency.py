@@ -15,7 +15,7 @@ from tests.console.conftest import OpenPage
 from tests.console.site import Site, site
 from tests.console.test_hostile import TEXTS
 from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=PATIENCE * 1000)
@@ -91,6 +91,11 @@ async def test_the_page_is_accessible_fits_and_takes_texts_as_they_are(
     body = json.dumps(overview(*(of_method(text, 1) for text in dict.fromkeys(TEXTS))))
     for method in ("ok", "refuse", "ok"):
         await there.ended(method)
+
+    async def are_told() -> bool:  # an overview may be two seconds old
+        return bool((await there.rig.http.get("/v1/overview")).json()["last_hour"]["methods"])
+
+    await eventually(are_told)
     async with open_page(there.page("latency"), **options) as page:
         await expect(page.get_by_role("row").filter(has_text="homing:ok")).to_be_visible()
         await flawless(page)
