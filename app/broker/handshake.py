@@ -16,7 +16,7 @@ from app.core.broker.broker import Broker
 MOST_HANDSHAKES: Final = 512
 """Handshakes that are under way; who comes next waits in the backlog of the system."""
 MOST_OF_PEER: Final = 128
-"""Of these, handshakes with one address: one that stalls them all would keep everybody else from the door."""
+"""The handshakes of one address among these: one that stalls them all would keep everybody else from the door."""
 AGAIN_SECONDS: Final = 1.0
 
 

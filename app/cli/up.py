@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FOLDER: Final = Path("homing-data")
 WAIT_SECONDS: Final = 0.2
 TOLD_SECONDS: Final = 60.0
-"""How often a start that waits says so."""
+"""The seconds between two notes of a start that waits."""
 
 _Data = Annotated[
     Path,

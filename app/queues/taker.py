@@ -76,7 +76,7 @@ class _TakerDesk:
     def __init__(self) -> None:
         self.askers: list[_WaitingConsumer] = []
         self.takes = 0
-        """Those who were not answered yet; while the store is asked for somebody, he is not among the `askers`."""
+        """The takers that were not answered yet; one for whom the store is asked is not among the `askers`."""
         self.woken = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.first = 0

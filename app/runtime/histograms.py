@@ -53,7 +53,7 @@ class StoreMeasures:
         """From sending a batch to its last reply."""
         self.last_round_trip = 0.0
         self.primaries: Callable[[], Mapping[str, bool]] = dict
-        """Whether each primary of a Redis Cluster answers; nothing where there is one server."""
+        """The primaries of a Redis Cluster, and whether each answers; nothing where there is one server."""
 
     def exchanged(self, calls: int, waited: float, seconds: float) -> None:
         """A round trip is over."""

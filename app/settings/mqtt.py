@@ -32,7 +32,7 @@ class MqttSettings(SettingsGroup):
     receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 256
     """The number of responses that the broker may send before this node has acknowledged them."""
     session_expiry: Annotated[Duration, Field(ge=timedelta(seconds=30), le=timedelta(days=1))] = timedelta(hours=1)
-    """How long the broker keeps this node's session and its messages while the node is disconnected."""
+    """The time for which the broker keeps this node's session and its messages while the node is disconnected."""
 
     @field_validator("url")
     @classmethod

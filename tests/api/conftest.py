@@ -7,9 +7,22 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.api.rig import Rig, running
+from tests.waiting import eventually
 
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
     async with running() as one:
         yield one
+
+
+@pytest.fixture
+async def keeping() -> AsyncIterator[Rig]:
+    """A node that keeps events in memory."""
+    async with running(events={"url": "memory://"}) as rig:
+
+        async def is_ready() -> bool:
+            return (await rig.http.get("/readyz")).status_code == 200
+
+        await eventually(is_ready)
+        yield rig

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import AsyncIterator
 from io import BytesIO
 
 import pyarrow.parquet as pq
-import pytest
 
-from tests.api.rig import Rig, running
+from tests.api.rig import Rig
 from tests.api.test_fleets import RUNS, becomes, begin, counted, post, tell
-from tests.waiting import eventually
-
-
-@pytest.fixture
-async def keeping() -> AsyncIterator[Rig]:
-    async with running(events={"url": "memory://"}) as rig:
-
-        async def is_ready() -> bool:
-            return (await rig.http.get("/readyz")).status_code == 200
-
-        await eventually(is_ready)
-        yield rig
 
 
 async def test_results_are_a_table_for_spreadsheets_too(keeping: Rig) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,22 +12,11 @@ from app.core.messages import ReceivedMessage
 from app.runtime.system import SystemClock
 from app.store.fleets import KEPT
 from app.store.rules import micros
-from tests.api.rig import Rig, running, until
+from tests.api.rig import Rig, until
 from tests.waiting import eventually
 
 RUNS = "/v1/fleet-runs"
 Json = dict[str, Any]
-
-
-@pytest.fixture
-async def keeping() -> AsyncIterator[Rig]:
-    async with running(events={"url": "memory://"}) as rig:
-
-        async def is_ready() -> bool:
-            return (await rig.http.get("/readyz")).status_code == 200
-
-        await eventually(is_ready)
-        yield rig
 
 
 async def tell(rig: Rig, devices: list[str], *, online: bool = True) -> None:

@@ -15,10 +15,8 @@ from app.core.schedules.schedule import decode_schedule, encode_schedule
 from app.store.state import StateStore
 from tests.api.rig import Rig, running
 from tests.api.test_access import OF_SCHEDULES, Site, guarded
-from tests.api.test_fleets import keeping, tell
+from tests.api.test_fleets import tell
 from tests.waiting import eventually
-
-__all__ = ["keeping"]  # a fixture
 
 ALL = "/v1/schedules"
 NIGHTLY = f"{ALL}/nightly"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -19,19 +19,14 @@ from app.core import keys
 from app.core.commands.command import CommandState
 from app.core.commands.routing import MatchResult
 from app.core.errors import StoreUnavailableError
-from app.core.events import keys as event_keys
-from app.core.events.event import BEGINNING, Database, Entry
 from app.core.identifiers import PARTITIONS, partition_of
 from app.core.redis_address import NO_TERMS, RedisAddress, RedisKind, RedisTerms
-from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
 from app.store.commands import Query, Registered
 from app.store.redis.commands.store import RedisStateStore
-from app.store.redis.driver.listener import MISSES
 from app.store.redis.driver.slots import SlotMap
 from app.store.redis.driver.store_calls import open_calls
 from app.store.redis.driver.topology import read_slots, slots_of
-from tests.contract.event_places import ShardedEvents
 from tests.contract.store_backends import answer, registration
 from tests.contract.test_cluster import Heard, info, redis_member
 from tests.contract.test_redis_rights import everything
@@ -351,107 +346,6 @@ async def test_a_member_of_the_cluster_of_nodes_stays_one_when_primaries_are_rep
             await other.leave()
             await member.leave()
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "slot watch" and not task.cancelling()]
-
-
-async def test_a_node_is_heard_while_the_primary_of_what_nodes_share_is_away() -> None:
-    """Its lease is at another one. Without its heartbeats it would count as deaf, and every other node as well."""
-    with sharded() as cluster:
-        for one in cluster.members:
-            await asyncio.to_thread(one.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
-        away = await asyncio.to_thread(cluster.owner, key_slot(keys.CLUSTER.encode()))
-        name = await asyncio.to_thread(name_that_publishes_at, cluster, away)
-        heard = Heard()
-        member = redis_member(cluster.url, heard)
-        async with asyncio.timeout(2 * PATIENCE):
-            await member.charter()
-            await member.join(info(name))
-            try:
-                await asyncio.to_thread(away.kill)
-                await eventually(lambda: member._counters["lease.renewal_failed"] >= MISSES + 1)
-                assert member.listening
-                assert member._counters["wakeup.reconnects"] == 0
-            finally:
-                await member.leave()
-
-
-async def test_what_happened_at_the_primaries_that_are_there_is_told_while_one_is_away() -> None:
-    with sharded() as cluster:
-        for member in cluster.members:
-            await asyncio.to_thread(member.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
-        async with opened(cluster) as store:
-            asked = [registration(f"device-{number}", notify=("wh_1",)) for number in range(12)]
-            for one in asked:
-                await store.register(one)
-                await store.respond(answer(one), "node-a")
-            away, *_ = cluster.members
-            there = {
-                one.command_id
-                for one in asked
-                if cluster.owner(slot_of_partition(partition_of(one.device_id))) is not away
-            }
-            assert 0 < len(there) < len(asked)
-            await asyncio.to_thread(away.kill)
-            found = await store.webhooks.outbox(range(PARTITIONS), 10)
-            assert {one.command_id for one in found} == there
-            outcomes = await store.outcomes([one.command_id for one in asked])
-            assert {one.command_id for one in outcomes if one is not None} == there
-            queues = [f"wh_{number}" for number in range(12)]
-            assert await store.webhooks.waiting(queues) == [0] * len(queues)
-
-
-async def test_the_measures_tell_which_primary_is_away() -> None:
-    measures = StoreMeasures()
-    with sharded() as cluster:
-        calls = open_calls(cluster.url, [], counters=Counter(), measures=measures)
-        assert measures.primaries() == {}
-        calls.start()
-        await calls.call(("PING",), PATIENCE)
-        places = [f"127.0.0.1:{one.port}" for one in cluster.members]
-        await eventually(lambda: measures.primaries() == dict.fromkeys(places, True))
-        await asyncio.to_thread(cluster.members[1].kill)
-
-        async def noticed() -> bool:
-            """As the next call to it does, and each node sweeps all partitions."""
-            with suppress(StoreUnavailableError):
-                await calls.everywhere(("PING",), 0.1)
-            return measures.primaries() == {places[0]: True, places[1]: False, places[2]: True}
-
-        await eventually(noticed)
-        await calls.close()
-
-
-async def test_events_are_waited_for_at_the_primaries_that_are_there() -> None:
-    async with AsyncExitStack() as stack:
-        cluster = stack.enter_context(sharded())
-        for one in cluster.members:
-            await asyncio.to_thread(one.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
-        (database,) = databases = (Database("main", 16),)
-        log = ShardedEvents(cluster).make(databases, budget=timedelta(seconds=5))
-        await log.start()
-        stack.push_async_callback(log.close)
-        shards = database.all_shards()
-        owners = [await asyncio.to_thread(cluster.owner, key_slot(event_keys.state(one).encode())) for one in shards]
-        away = owners[0]
-        there = next(number for number, owner in enumerate(owners) if owner is not away)
-        none = [BEGINNING] * len(shards)
-        waiting = asyncio.create_task(log.wait("main", none))
-        await asyncio.to_thread(away.kill)
-        position = await log.append(shards[there], [Entry("a/b", b"1")])
-        heads = await asyncio.wait_for(waiting, PATIENCE)
-        assert heads == [position if number == there else BEGINNING for number in range(len(shards))]
-        before = [BEGINNING - 1] * len(shards)
-        unknown = [number for number, head in enumerate(await log.wait("main", before)) if head < BEGINNING]
-        assert unknown == [number for number, owner in enumerate(owners) if owner is away]
-
-
-def name_that_publishes_at(cluster: Sharded, member: MemberProcess) -> str:
-    """The name of a node whose lease is elsewhere; so nobody listens at this member, as it is asked last."""
-    return next(
-        name
-        for name in map("n{}".format, count())
-        if cluster.owner(key_slot(keys.node_channel(name).encode())) is member
-        and cluster.owner(key_slot(keys.lease(name).encode())) is not member
-    )
 
 
 async def test_a_member_that_is_cut_off_is_not_believed_whatever_epoch_it_has(redis_cluster: Sharded) -> None:

@@ -25,7 +25,7 @@ from app.store.command_stream import CommandChanges
 from app.store.commands import CommandReader
 
 INTERVAL_SECONDS: Final = 0.1
-"""How often all of them are read, where few follow."""
+"""The time between two readings of all of them, where few follow."""
 PAUSE_EACH_SECONDS: Final = 0.01
 """Each follower adds so much to the time for which all of them rest once they were told: many cost little more."""
 LONGEST_PAUSE_SECONDS: Final = 0.5

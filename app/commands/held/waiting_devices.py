@@ -56,11 +56,11 @@ class WaitingDevice:
     """The number of fruitless looks since it was heard last."""
     heard_at: float = -inf
     back_at: float = -inf
-    """When it was heard after it had said nothing for `LATELY`."""
+    """The instant at which it was heard after it had said nothing for `LATELY`."""
     there_since: int | None = None
     """Since when it is there (µs), as its presence has said."""
     known_at: float = -inf
-    """When this node first knew that."""
+    """The instant since which this node knows that."""
     unheeded: bool = False
     """It was heard since the last look began."""
     busy: bool = False

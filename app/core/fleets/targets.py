@@ -37,9 +37,9 @@ class TargetCandidate:
     profile: str
     labels: Mapping[str, str]
     online: bool | None = None
-    """Whether it is there; None where nobody has asked, or nobody knows."""
+    """True if it is there; None where nobody has asked, or nobody knows."""
     words: Mapping[str, LastWord | None] = field(default_factory=dict)
-    """What it has said last, by the text of the template of the topic."""
+    """The last words of it, by the text of the template of the topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,12 @@ from app.core import keys
 from app.core.clock import Clock, wall_us
 from app.core.commands.command import Command, CommandState
 from app.core.commands.routing import Outcome
-from app.core.errors import (
-    CommandNotFoundError,
-    InvalidInputError,
-    StoreRefusedError,
-    StoreUnavailableError,
-    UnreadableRecordError,
-)
+from app.core.errors import CommandNotFoundError, InvalidInputError, StoreRefusedError, UnreadableRecordError
 from app.core.identifiers import PARTITIONS, is_command_id, partition_of, partition_of_command
 from app.store.commands import CommandSlice, Query
 from app.store.redis.commands import records
 from app.store.redis.commands.lists import Lists, Position
+from app.store.redis.driver.each_server import those_that_answered
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
 from app.store.redis.driver.scripts import PENDING
 from app.store.redis.driver.unreadable import Unreadable
@@ -65,17 +60,12 @@ class RedisCommandReader:
         return self._unreadable.checked(command_id, fields)
 
     async def outcomes(self, command_ids: Sequence[str]) -> list[Outcome | None]:
-        names = records.CHECKED_OUTCOME_FIELDS
-        found = await asyncio.gather(*(self._read_one(one, names) for one in command_ids), return_exceptions=True)
-        errors = [one for one in found if isinstance(one, BaseException)]
-        for error in errors:
-            # Where one of several servers is away, the outcomes at others are told nevertheless.
-            if len(errors) == len(found) or not isinstance(error, StoreUnavailableError):
-                raise error
-        return [
-            None if isinstance(fields, BaseException) else self._outcome(one, fields)
-            for one, fields in zip(command_ids, found, strict=True)
-        ]
+        # Where one of several servers is away, the outcomes at others are told nevertheless.
+        found = await asyncio.gather(*map(self._outcome_of, command_ids), return_exceptions=True)
+        return those_that_answered(found)
+
+    async def _outcome_of(self, command_id: str) -> Outcome | None:
+        return self._outcome(command_id, await self._read_one(command_id, records.CHECKED_OUTCOME_FIELDS))
 
     async def list_commands(self, query: Query) -> CommandSlice:
         """For one device, its partition is read until the page is full; it may hold commands of other devices.

@@ -55,6 +55,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
             terms=terms,
         )
         unreadable, clocks = Unreadable(counters, clock), StoreClocks(counters)
+        timed = TimedScripts(lanes, clocks, clock)
         RedisCommandReader.__init__(self, lanes, unreadable, clock)
         RedisCommandWriter.__init__(
             self,
@@ -62,12 +63,13 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
             unreadable,
             clock=clock,
             clocks=clocks,
+            timed=timed,
             counters=counters,
             wake_key=wake_key,
             attempts_of=new_secret(),
         )
         RedisCommandHistory.__init__(self, lanes, unreadable)
-        RedisHolds.__init__(self, lanes, unreadable, TimedScripts(lanes, clocks, clock))
+        RedisHolds.__init__(self, lanes, unreadable, timed)
         RedisQuestionTurns.__init__(self, lanes)
         self.states: Final = RedisEchoStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)

@@ -12,7 +12,7 @@ from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.steps import StoreClocks
 
 AHEAD_US: Final = 1_000_000
-"""How much later than its call a script may find the store's clock, besides the budget of a call."""
+"""The time after its call up to which a script may find the store's clock, besides the budget of a call."""
 TRIES: Final = 2
 """A step of the clock is known after the first of them."""
 

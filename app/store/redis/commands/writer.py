@@ -74,6 +74,7 @@ class RedisCommandWriter:
         *,
         clock: Clock,
         clocks: StoreClocks,
+        timed: TimedScripts,
         counters: Counter[str],
         wake_key: WakeKey,
         attempts_of: str,
@@ -85,7 +86,7 @@ class RedisCommandWriter:
         self._counters = counters
         self._wake_key = wake_key
         self._clocks = clocks
-        self._timed = TimedScripts(lanes, clocks, clock)
+        self._timed = timed
         # Attempts to respond must differ between nodes and restarts; nobody reads anything out of them.
         self._attempts_of = attempts_of
         self._attempts = count()

@@ -21,14 +21,22 @@ async def of_each_server(
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         places.setdefault(server_of(key), []).append(place)
-    found = await asyncio.gather(*map(ask, places.values()), return_exceptions=True)
+    found = those_that_answered(await asyncio.gather(*map(ask, places.values()), return_exceptions=True))
+    replies: list[_Reply | None] = [None] * len(keys)
+    for some, answers in zip(places.values(), found, strict=True):
+        if answers is not None:
+            for place, answer in zip(some, answers, strict=True):
+                replies[place] = answer
+    return replies
+
+
+def those_that_answered(found: Sequence[_Reply | BaseException]) -> list[_Reply | None]:
+    """The replies, None in place of one whose server is away.
+
+    StoreUnavailableError when all of them are; any other error is raised whatever the others said.
+    """
     errors = [one for one in found if isinstance(one, BaseException)]
     for error in errors:
         if len(errors) == len(found) or not isinstance(error, StoreUnavailableError):
             raise error
-    replies: list[_Reply | None] = [None] * len(keys)
-    for some, answers in zip(places.values(), found, strict=True):
-        if not isinstance(answers, BaseException):
-            for place, answer in zip(some, answers, strict=True):
-                replies[place] = answer
-    return replies
+    return [None if isinstance(one, BaseException) else one for one in found]
