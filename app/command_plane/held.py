@@ -16,7 +16,10 @@ from app.commands.held.drainer import Drainer
 from app.commands.held.held_judge import HeldJudge
 from app.commands.held.lane_resumer import LaneResumer
 from app.commands.held.look_pace import LookPace
+from app.commands.held.reasserter import Reasserter
 from app.commands.held.store_time import StoreTime
+from app.commands.send.invoker import CANCELLED
+from app.core.commands.command import CommandState
 from app.kernel import Kernel
 from app.mqtt.base import MqttClient
 from app.runtime.services import Service
@@ -30,6 +33,7 @@ class HeldParts:
     approver: Approver
     lanes: LaneResumer
     judge: HeldJudge
+    reasserter: Reasserter
     service: Service
 
 
@@ -53,7 +57,16 @@ def open_held(
         time=time,
         now_us=kernel.now_us,
     )
-    drainer = _drainer(kernel, observed, way, open_commands, judge, time)
+    reasserter = Reasserter(
+        starts=kernel.store.starts,
+        cancel=partial(way.expirer.end, state=CommandState.CANCELLED, error=CANCELLED, only_held=True),
+        directory=kernel.cluster,
+        node_id=kernel.info.node_id,
+        lease=kernel.settings.cluster.lease.total_seconds(),
+        clock=kernel.clock,
+        counters=kernel.counters,
+    )
+    drainer = _drainer(kernel, observed, way, open_commands, judge, time, reasserter)
     return HeldParts(
         holder=CommandHolder(
             store=kernel.store,
@@ -77,21 +90,29 @@ def open_held(
             store=kernel.store, drainer=drainer, profiles=kernel.languages.profiles, counters=kernel.counters
         ),
         judge=judge,
+        reasserter=reasserter,
         service=Service(
             "held",
             drainer.run,
             drain=drainer.drained,
-            fills=observed.waiting.fills,
+            fills=lambda: observed.waiting.fills() | reasserter.fills(),
             gauges=drainer.gauges.shown,
         ),
     )
 
 
 def _drainer(
-    kernel: Kernel, observed: Observed, way: WayOut, open_commands: OpenCommands, judge: HeldJudge, time: StoreTime
+    kernel: Kernel,
+    observed: Observed,
+    way: WayOut,
+    open_commands: OpenCommands,
+    judge: HeldJudge,
+    time: StoreTime,
+    reasserter: Reasserter,
 ) -> Drainer:
     claimant = Claimant(
         store=kernel.store,
+        reasserter=reasserter,
         publisher=way.publisher,
         open_commands=open_commands,
         expirer=way.expirer,
@@ -108,6 +129,7 @@ def _drainer(
         judge=judge,
         time=time,
         claimant=claimant,
+        reasserter=reasserter,
         nodes=kernel.cluster.nodes,
         node_id=kernel.info.node_id,
         interval=kernel.interval,

@@ -6,6 +6,7 @@ from typing import Final
 
 from app.core.profiles.probes import ProbeEvidence, Unsettled
 from app.runtime.families import CounterTable, counted
+from app.store.server_starts import Reclaimed
 
 COUNTERS: Final = CounterTable(
     named=(
@@ -25,6 +26,10 @@ COUNTERS: Final = CounterTable(
                 "held.given_back.not_handed_over": "not_handed_over",
                 "held.given_back.late": "late",
             },
+        ),
+        (
+            counted("homing_held_reasserted", "Claims that this node told a store which had forgotten them", "result"),
+            {f"held.reasserted.{one}": str(one) for one in (Reclaimed.AGAIN, Reclaimed.RESTORED, Reclaimed.TAKEN)},
         ),
         (
             counted("homing_held_refused", "Held commands whose caller had lost the right to send them"),

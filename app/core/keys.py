@@ -36,6 +36,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:schedules` | hash | tenant and name → schedule (JSON); `` → how often one changed | never |
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
 | `mqtt:knows:{<node id>}` | string | words for what the node can do that those before it cannot | lease time |
+| `mqtt:asserted:{<node id>}` | string | starts of servers that the node has told of its claims | a week after |
 | `mqtt:broker:{<role>}` | hash | rows of the broker in a node (app/core/broker/rows.py), and its last write | never |
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
 | `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
@@ -165,6 +166,11 @@ def lease(node_id: str) -> str:
 def knows(node_id: str) -> str:
     """The key of what a node can do; a lease is read by nodes that know no further members of it."""
     return f"mqtt:knows:{{{node_id}}}"
+
+
+def asserted(node_id: str) -> str:
+    """The key of which starts of servers a node has told of what it has claimed."""
+    return f"mqtt:asserted:{{{node_id}}}"
 
 
 def sessions(node_id: str) -> str:

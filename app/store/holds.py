@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -28,6 +28,15 @@ class Claimed:
 
     command: Command
     trace: str | None
+    record: tuple[bytes, ...] = ()
+    """The record as the store has it, for `ServerStarts.reclaim`; empty where nothing is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A claim came to a server of the store in another start of it, which may have forgotten what was claimed last."""
+
+    start: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +116,15 @@ class HoldStore(Protocol):
     async def lane_now(self, device_id: str, lane: CommandLane) -> LaneOccupancy:
         """Return who is in a lane of a device: what `register` would find there. It changes nothing."""
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
+    async def claim(
+        self, command_id: str, node_id: str, token: str, starts: Collection[str] = ()
+    ) -> Claimed | Waits | Restarted | None:
         """Take a held command to send it: it is pending from now on, its home is the node, and its timeout begins.
 
         Topics and values by which it is answered are in place then. None when it is not held any more, when its hold
         has ended, or when it cannot be read. Waits when its time has not come, or no second person has approved it.
-        DeviceBusyError while another command keeps it from its topic.
+        DeviceBusyError while another command keeps it from its topic. With `starts`, as `ServerStarts` has them, it is
+        claimed in no other one.
         """
 
     async def pass_on(self, command_id: str) -> Follower | None:

@@ -14,6 +14,7 @@ from app.store.holds import HoldStore
 from app.store.lifetime import Lifetime
 from app.store.questions import QuestionTurns
 from app.store.schedules import ScheduleStore
+from app.store.server_starts import ServerStarts
 from app.store.webhooks import WebhookStore
 
 
@@ -41,6 +42,10 @@ class StateStore(CommandStore, CommandHistory, HoldStore, QuestionTurns, Lifetim
     @property
     def schedules(self) -> ScheduleStore:
         """The store of schedules, on the same connections."""
+
+    @property
+    def starts(self) -> ServerStarts:
+        """The starts of the store's servers, on the same connections."""
 
     @property
     def changes(self) -> CommandChanges:

@@ -74,3 +74,31 @@ async def test_a_claimant_that_dies_leaves_what_nobody_sends_again(cluster: Clus
             say_hello(device, "SN1")
             assert (await client.final(1, claimed))["state"] == "timed_out"
     assert device.executed[claimed] == 0
+
+
+async def test_c104_what_the_store_has_forgotten_is_not_sent_again(cluster: Cluster) -> None:
+    """Redis comes back without the claim; the node that has made it says so before anybody claims again."""
+
+    def never(_device: Device, _command: Json) -> None:
+        """Answer nothing: the command stays open."""
+
+    async with caller(cluster) as client:
+        first = await hold(client, 0, "SN1")
+        await eventually(partial(tried, client, 1, first))
+        end = cluster.redis.log_end()
+        async with devices(cluster.broker, never) as device:
+            say_hello(device, "SN1")
+            await eventually(lambda: device.executed[first] == 1)
+            cluster.redis.forget_since(end)
+            later = await hold(client, 1, "SN2")
+
+            def later_is_sent() -> bool:
+                for name in ("SN1", "SN2"):
+                    say_hello(device, name)
+                return device.executed[later] > 0
+
+            await eventually(later_is_sent)
+            _, command = await client.get(1, first)
+    assert device.executed[first] == 1
+    assert command["state"] in ("pending", "sent", "acknowledged")
+    assert sum(cluster.counters("held.reasserted.again")) == 1

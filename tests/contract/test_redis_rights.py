@@ -244,7 +244,8 @@ async def of_held_commands(store: RedisStateStore) -> None:
     assert held.command_id in [one.command_id for one in await store.held()]
     assert await store.claim(held.command_id, "node-b", "t1")
     assert await store.give_back(held.command_id, "t1")
-    assert await store.claim(held.command_id, "node-b", "t2")
+    assert await store.claim(held.command_id, "node-b", "t2", await store.starts.starts())
+    await store.starts.enter("node-b", frozenset({"a start"}))
     await store.respond(answer(held), "node-b")
     for approves in (True, False):
         proposed = registration("dock-5", held=MINUTE, approval=MINUTE)

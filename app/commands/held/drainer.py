@@ -15,6 +15,7 @@ from app.commands.held.claimant import Claimant
 from app.commands.held.gauges import OTHER, HeldGauges, HeldSighting
 from app.commands.held.held_judge import DeviceSigns, HeldJudge, Readiness
 from app.commands.held.look_pace import TICK_SECONDS, LookPace
+from app.commands.held.reasserter import Reasserter
 from app.commands.held.store_time import StoreTime
 from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
 from app.core.commands.command import Command, CommandState, WaitReason
@@ -57,6 +58,7 @@ class Drainer:
         judge: HeldJudge,
         time: StoreTime,
         claimant: Claimant,
+        reasserter: Reasserter,
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
         node_id: str,
         interval: float,
@@ -67,6 +69,7 @@ class Drainer:
         self._judge = judge
         self._time = time
         self._claimant = claimant
+        self._reasserter = reasserter
         self._nodes = nodes
         self._node_id = node_id
         self._interval = interval
@@ -80,6 +83,7 @@ class Drainer:
         self._log = structlog.get_logger()
         claimant.held_again.add(self._wait_again)
         waiting.changed.add(self._changed.set)
+        reasserter.settled.add(self._changed.set)
 
     def begin(self, device_id: str, command_id: str) -> None:
         """Try a command that was held just now."""
@@ -104,6 +108,7 @@ class Drainer:
             group.create_task(self._read())
             group.create_task(self._look())
             group.create_task(self._tend())
+            group.create_task(self._reasserter.run())
 
     async def read(self) -> None:
         """Learn who waits. While nobody does and nothing was held since, this costs the store one small step.
@@ -143,12 +148,12 @@ class Drainer:
 
     async def _look(self) -> None:
         while True:
-            while not self._closing and len(self._looks) < AT_A_TIME and (device := self._next()) is not None:
+            while self._may_look and (device := self._next()) is not None:
                 look = asyncio.get_running_loop().create_task(self._look_at(device))
                 self._looks.add(look)
                 look.add_done_callback(self._looked)
             self._changed.clear()
-            delay = self._waiting.seconds_to_next() if len(self._looks) < AT_A_TIME else None
+            delay = self._waiting.seconds_to_next() if self._may_look else None
             if delay is not None:
                 delay = max(delay, self._pace.seconds_to_next)
             try:
@@ -156,6 +161,10 @@ class Drainer:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    @property
+    def _may_look(self) -> bool:
+        return not self._closing and self._reasserter.ready and len(self._looks) < AT_A_TIME
 
     def _next(self) -> WaitingDevice | None:
         """Return whom to look at: who has a turn at once, and others at the pace of this node."""
@@ -188,6 +197,7 @@ class Drainer:
                 again_in = awaited
         except (UnavailableError, CapacityError) as failure:
             self._log.debug("held_not_sent", device_id=device.device_id, reason=str(failure))
+            again_in = inf if self._reasserter.ready else 0.0  # nobody looks before it is
         finally:
             self._waiting.looked(device, fruitless=fruitless, again_in=again_in)
 

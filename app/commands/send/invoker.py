@@ -41,6 +41,7 @@ from app.core.errors import (
 )
 from app.core.messages import Receipt
 from app.core.payload import JsonValue
+from app.runtime.listeners import Listeners
 from app.store.commands import CommandWriter, Finished, Joined
 
 Again = Callable[[], Awaitable["Invocation | None"]]
@@ -140,6 +141,8 @@ class Invoker:
         self._node_id = node_id
         self._expirer = expirer
         self._observers = observers
+        self.cancelled: Final[Listeners[str]] = Listeners()
+        """Called with the id of a command that this node has cancelled for somebody."""
         self._following: set[asyncio.Task[object]] = set()
 
     async def invoke(
@@ -252,6 +255,7 @@ class Invoker:
             identity, CommandState.CANCELLED, self._node_id, CANCELLED, only_held=only_held
         )
         if finished.won:
+            self.cancelled(identity)
             self._open_commands.ended(finished.outcome)
         else:
             self._open_commands.complete(finished.outcome)

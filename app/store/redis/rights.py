@@ -66,7 +66,7 @@ arguments wrong, which it does after it has looked at the rights."""
 KEYS: Final = (
     *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "held", "list", "idempotency")),
     *(f"mqtt:{kind}:*" for kind in ("history", "state", "outbox", "webhook", "happened", "run")),
-    *(f"mqtt:{kind}:*" for kind in ("lease", "knows", "sessions", "draining", "adoption", "limits")),
+    *(f"mqtt:{kind}:*" for kind in ("lease", "knows", "sessions", "draining", "adoption", "asserted", "limits")),
     "mqtt:broker:*",
     *(f"mqtt:{kind}:*" for kind in ("slab", "shard", "cuts", "cold", "latest", "topics", "done", "cursors")),
     *(f"mqtt:{kind}:*" for kind in ("structures", "database", "role", "epoch", "queue", "dying")),

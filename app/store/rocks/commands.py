@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -26,7 +26,7 @@ from app.core.profiles.lanes import CommandLane
 from app.core.profiles.probes import ProbeFinding
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
-from app.store.holds import Claimed, Decided, HeldEntry, LaneOccupancy, Resumed, Waits
+from app.store.holds import Claimed, Decided, HeldEntry, LaneOccupancy, Restarted, Resumed, Waits
 from app.store.memory.commands.records import COMMAND_ROW, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.commands.writer import Tell, Wake
@@ -36,6 +36,7 @@ from app.store.rocks.kept_state import KeptState, key_of, row_of
 from app.store.rocks.rowtable import RowTable
 from app.store.rocks.schedules import RocksSchedules
 from app.store.rocks.webhooks import RocksWebhooks
+from app.store.server_starts import OneStart
 
 FAMILY: Final = "commands"
 AGAIN_SECONDS: Final = 0.2
@@ -74,6 +75,7 @@ class RocksStateStore:
         self.states: Final = RocksEchoStates(self)
         self.changes: Final = RocksCommandChanges(self)
         self.fleets: Final = RocksFleets(self.change)
+        self.starts: Final = OneStart()
         self.schedules: Final = RocksSchedules(self.change)
 
     async def start(self) -> None:
@@ -167,7 +169,10 @@ class RocksStateStore:
     async def lane_now(self, device_id: str, lane: CommandLane) -> LaneOccupancy:
         return await self.look(lambda memory: memory.lane_now(device_id, lane), lambda found: found.waiting)
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
+    async def claim(
+        self, command_id: str, node_id: str, token: str, starts: Collection[str] = ()
+    ) -> Claimed | Waits | Restarted | None:
+        del starts  # what was answered is on the disk
         return await self.change(lambda memory: memory.claim(command_id, node_id, token))
 
     async def decide(self, command_id: str, decision: ApprovalDecision, finisher: str) -> Decided:

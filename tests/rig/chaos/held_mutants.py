@@ -23,6 +23,12 @@ def sends_what_another_has_claimed() -> None:
     claimant.claim = careless
 
 
+def forgets_what_it_claims() -> None:
+    """A node tells a store that may have forgotten its last second nothing of what it has claimed."""
+    reasserter = product_class("app.commands.held.reasserter.Reasserter")
+    reasserter.keep = lambda *_claim: None
+
+
 def sends_however_old_the_claim() -> None:
     """A node acts on the store's reply to a claim as if it had asked just now, and held its lease."""
     claimant = product_class("app.commands.held.claimant.Claimant")

@@ -25,6 +25,7 @@ from tests.rig.chaos.event_mutants import (
 )
 from tests.rig.chaos.held_mutants import (
     children_of_each_driver,
+    forgets_what_it_claims,
     lanes_let_all_go,
     runs_stay_with_their_driver,
     sends_however_old_the_claim,
@@ -325,6 +326,13 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
                 short_wait_is_enough,
                 "FORGET",
                 ("held_twice", "answer_lost"),
+                faults="1.9 fail_over redis 0.5\n4.9 fail_over redis 0.5\n",
+                commands=600,
+            ),
+            Mutant(
+                forgets_what_it_claims,
+                "FORGET-ALONE",
+                ("held_twice",),
                 faults="1.9 fail_over redis 0.5\n4.9 fail_over redis 0.5\n",
                 commands=600,
             ),

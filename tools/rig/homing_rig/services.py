@@ -245,6 +245,20 @@ class RedisProcess(ServiceProcess):
         """Empty the list of calls that were refused, so that `refusals` has those of the next user alone."""
         reply_of(self.port, b"ACL LOG RESET\r\n", 4096, PATIENCE)
 
+    def log_end(self) -> int:
+        """How many bytes the append-only file has: all that was answered so far is in them."""
+        return self._log().stat().st_size
+
+    def forget_since(self, log_end: int) -> None:
+        """Kill the server, and start it as if the disk had no more than so many bytes of its append-only file."""
+        self.kill()
+        with self._log().open("r+b") as file:
+            file.truncate(log_end)
+        self.start()
+
+    def _log(self) -> Path:
+        return max((self.folder / "appendonlydir").glob("*.incr.aof"))
+
     def forget_everything(self) -> None:
         """Delete all keys, such as databases of events with other shards."""
         reply_of(self.port, b"FLUSHALL\r\n", 4096, PATIENCE)

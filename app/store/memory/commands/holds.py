@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from app.core.commands.command import CommandState, WaitReason
 from app.core.commands.routing import Follower
 from app.core.profiles.lanes import CommandLane, LaneOrder, lane_topic
-from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Resumed, Waits
+from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Restarted, Resumed, Waits
 from app.store.memory.commands.lanes import closed_until, note_sent, occupancy
 from app.store.memory.commands.records import CommandTable, Record
 from app.store.rules import LANE_LOOK, marked_by, micros
@@ -39,7 +39,10 @@ class MemoryHolds:
         first = next(iter(self._table.standing(CommandLane(lane), device_id)), None)
         return Resumed(stop, None if stop is None or first is None else Follower(first.command.id, device_id))
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
+    async def claim(
+        self, command_id: str, node_id: str, token: str, starts: Collection[str] = ()
+    ) -> Claimed | Waits | Restarted | None:
+        del starts  # it has one, with which all claims end
         self._table.forget_expired()
         record = self._table.records.get(command_id)
         if record is None or record.command.hold is None:

@@ -17,6 +17,7 @@ from app.store.memory.commands.reader import MemoryCommandReader
 from app.store.memory.commands.records import Changed, CommandTable, Record, nobody
 from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
 from app.store.rules import superseded
+from app.store.server_starts import OneStart
 
 
 class MemoryStateStore(
@@ -48,6 +49,7 @@ class MemoryStateStore(
         MemoryHolds.__init__(self, table, self._cancel_for)
         MemoryQuestionTurns.__init__(self, table)
         self.states: Final = MemoryEchoStates(table)
+        self.starts: Final = OneStart()
 
     def _cancel_for(self, record: Record, later: str) -> None:
         self._settle(record, CommandState.CANCELLED, None, superseded(later), "")

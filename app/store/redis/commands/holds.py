@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -14,7 +14,7 @@ from app.core.commands.routing import Follower
 from app.core.errors import DeviceBusyError, InvalidInputError, StoreUnavailableError, UnreadableRecordError
 from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
 from app.core.profiles.lanes import CommandLane, lane_topic
-from app.store.holds import Claimed, HeldEntry, LaneOccupancy, LaneStop, Resumed, Waits
+from app.store.holds import Claimed, HeldEntry, LaneOccupancy, LaneStop, Restarted, Resumed, Waits
 from app.store.redis.commands import records
 from app.store.redis.commands.timed_scripts import TimedScripts
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
@@ -68,8 +68,11 @@ class RedisHolds:
             case _:
                 return Resumed(None)
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
-        reply = await self._timed.run(HOLD_CLAIM, _keys(command_id), command_id, node_id, token)
+    async def claim(
+        self, command_id: str, node_id: str, token: str, starts: Collection[str] = ()
+    ) -> Claimed | Waits | Restarted | None:
+        at = " ".join(starts)
+        reply = await self._timed.run(HOLD_CLAIM, keys_of(command_id), command_id, node_id, token, at)
         match reply:
             case [b"claimed", values]:
                 fields = records.pairs(values)
@@ -78,7 +81,9 @@ class RedisHolds:
                     command = self._unreadable.checked(command_id, fields)
                 except UnreadableRecordError:
                     return None
-                return Claimed(command, None if trace is None else trace.decode())
+                return Claimed(command, None if trace is None else trace.decode(), tuple(values))
+            case [b"restarted", start]:
+                return Restarted(start.decode())
             case [b"waits", reason, until]:
                 return Waits(WaitReason(reason.decode()), int(until))
             case [b"busy", quarantine_left]:
@@ -91,11 +96,11 @@ class RedisHolds:
     async def pass_on(self, command_id: str) -> Follower | None:
         allowed = records.words(marked_by(CommandState.ACKNOWLEDGED))
         return records.first_in_line(
-            await self._lanes.run(HOLD_PASS_ON, _keys(command_id)[:1], command_id, CommandState.ACKNOWLEDGED, allowed)
+            await self._lanes.run(HOLD_PASS_ON, keys_of(command_id)[:1], command_id, CommandState.ACKNOWLEDGED, allowed)
         )
 
     async def give_back(self, command_id: str, token: str) -> bool:
-        held = bool(await self._lanes.run(HOLD_GIVE_BACK, _keys(command_id), command_id, token, superseded("*")))
+        held = bool(await self._lanes.run(HOLD_GIVE_BACK, keys_of(command_id), command_id, token, superseded("*")))
         if held:
             await note_held(self._lanes, f"{command_id} {token}")
         return held
@@ -107,7 +112,8 @@ async def note_held(lanes: Lanes, note: str) -> None:
         await lanes.call("SET", keys.LAST_HELD, note, "PX", _NOTE_MS)
 
 
-def _keys(command_id: str) -> list[str]:
+def keys_of(command_id: str) -> list[str]:
+    """The keys of a command, whatever its id: its record, what is due, and the list."""
     try:
         partition = partition_of_command(command_id)
     except InvalidInputError:

@@ -17,6 +17,7 @@ from app.store.redis.commands.history import RedisCommandHistory
 from app.store.redis.commands.holds import RedisHolds
 from app.store.redis.commands.questions import RedisQuestionTurns
 from app.store.redis.commands.reader import RedisCommandReader
+from app.store.redis.commands.server_starts import RedisServerStarts
 from app.store.redis.commands.stream import RedisCommandChanges
 from app.store.redis.commands.timed_scripts import TimedScripts
 from app.store.redis.commands.writer import RedisCommandWriter
@@ -75,6 +76,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
         self.webhooks: Final = RedisWebhooks(lanes)
         self.fleets: Final = RedisFleets(lanes)
         self.schedules: Final = RedisSchedules(lanes)
+        self.starts: Final = RedisServerStarts(lanes)
         self.changes: Final = RedisCommandChanges(lanes)
 
     @property

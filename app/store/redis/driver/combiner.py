@@ -136,8 +136,8 @@ class Combiner:
         replies: list[Any] = await self._send(packed, budget, any(map(writes, commands)), len(commands))
         return replies
 
-    async def everywhere(self, command: tuple[Argument, ...], budget: float) -> list[Any]:
-        """The reply of each server: there is one."""
+    async def everywhere(self, command: tuple[Argument, ...], budget: float, *, partly: bool = False) -> list[Any]:  # noqa: ARG002 - there is one
+        """The reply of each server. With `partly` those that are away are left out, unless all of them are."""
         return [await self.call(command, budget)]
 
     def server_of(self, key: str) -> str:  # noqa: ARG002 - one server has all keys

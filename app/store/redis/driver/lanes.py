@@ -15,7 +15,7 @@ from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
 from app.store.redis.driver.lane import Argument, CombinerOptions, Script
 from app.store.redis.driver.scripts import SCRIPTS
-from app.store.redis.driver.server import ServerWatch, connector
+from app.store.redis.driver.server import ServerWatch, connector, parse_info
 from app.store.redis.driver.store_calls import StoreCalls, open_calls
 
 LIST_BATCH: Final = 16
@@ -101,6 +101,11 @@ class Lanes:
     def server_of(self, key: str) -> str:
         """The name of the server that has this key; empty where there is one for all."""
         return _running(self._combiner).server_of(key)
+
+    async def starts(self) -> frozenset[str]:
+        """The ids of the present starts of all servers that take writes and answer, as INFO has them."""
+        infos = await _running(self._bulk).everywhere(("INFO", "server"), self.budget, partly=True)
+        return frozenset(start for one in infos if (start := parse_info(one).get("run_id")))
 
     async def listens(self, channel: str) -> bool:
         """True if somebody listens on a channel of a Redis Cluster; False where nobody can say."""

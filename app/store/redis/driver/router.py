@@ -22,6 +22,7 @@ from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
 from app.store.redis.driver.calls import TICK_SECONDS, Call, pack
 from app.store.redis.driver.combiner import AWAY_BUDGET_SECONDS, Combiner
+from app.store.redis.driver.each_server import those_that_answered
 from app.store.redis.driver.held_slots import HeldSlots, SlotCall
 from app.store.redis.driver.lane import Argument, CombinerOptions, Script
 from app.store.redis.driver.replicas import writes
@@ -156,7 +157,7 @@ class SlotRouter:
             for command, some in zip(commands, replies, strict=True)
         ]
 
-    async def everywhere(self, command: tuple[Argument, ...], budget: float) -> list[Any]:
+    async def everywhere(self, command: tuple[Argument, ...], budget: float, *, partly: bool = False) -> list[Any]:
         """The reply of each primary, also of those that are to be connected first."""
         if self._slots is None:
             await self.call(("PING",), budget)
@@ -168,7 +169,8 @@ class SlotRouter:
         ]
         for call, place in zip(asked, () if slots is None else slots.primaries, strict=True):
             self._member(place).queue.add(call)
-        return list(await asyncio.gather(*(one.future for one in asked)))
+        found = await asyncio.gather(*(one.future for one in asked), return_exceptions=partly)
+        return [one for one in those_that_answered(found) if one is not None]
 
     def server_of(self, key: str) -> str:
         """The name of the primary that has this key."""

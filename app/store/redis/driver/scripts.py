@@ -58,8 +58,8 @@ REGISTER, RESPOND, FINISH, CONFIRM, VERIFY, MARK, SWEEP, PENDING, FOLLOW, KEEP_H
         *("keep_happenings", "ask"),
     )
 )
-HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_DECIDE, HOLD_PASS_ON, HOLD_RESUME = _OF_HOLDS = tuple(
-    load_script(f"commands/{name}") for name in ("claim", "give_back", "lane", "decide", "pass_on", "resume")
+HOLD_CLAIM, HOLD_RECLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_DECIDE, HOLD_PASS_ON, HOLD_RESUME = _OF_HOLDS = tuple(
+    load_script(f"commands/{name}") for name in ("claim", "reclaim", "give_back", "lane", "decide", "pass_on", "resume")
 )
 HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tuple(
     load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,12 +17,13 @@ from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
 from app.commands.deadlines.expirer import Expirer
 from app.commands.held.claimant import CLAIM_SECONDS, Claimant
+from app.commands.held.reasserter import Reasserter
 from app.core.commands.callback import Registration
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.errors import BrokerUnavailableError, PublishUnconfirmedError, StoreUnavailableError
 from app.core.messages import Receipt
 from app.runtime.listeners import Listeners
-from app.store.holds import Claimed, Waits
+from app.store.holds import Claimed, Restarted, Waits
 from app.store.memory.commands.store import MemoryStateStore
 from tests.contract.store_backends import ManualClock, answer, registration
 
@@ -34,11 +36,17 @@ class HookedStore(MemoryStateStore):
 
     after_claim: Callable[[str], Awaitable[None]] | None = None
 
-    async def claim(self, command_id: str, node_id: str, token: str) -> Claimed | Waits | None:
-        claimed = await super().claim(command_id, node_id, token)
+    restarted = False
+
+    async def claim(
+        self, command_id: str, node_id: str, token: str, starts: Collection[str] = ()
+    ) -> Claimed | Waits | Restarted | None:
+        if self.restarted:
+            return Restarted("second")
+        claimed = await super().claim(command_id, node_id, token, starts)
         if self.after_claim is not None:
             await self.after_claim(command_id)
-        return claimed
+        return replace(claimed, record=(b"state", b"pending")) if isinstance(claimed, Claimed) else claimed
 
 
 class Outlet:
@@ -74,8 +82,18 @@ class Node:
         waiters = Waiters(self.clock, observers, most=10)
         self.open = OpenCommands(self.clock, waiters, observers, most=10)
         self.again: list[str] = []
+        self.reasserter = Reasserter(
+            starts=self.store.starts,
+            cancel=cast("Any", None),
+            directory=cast("Any", SimpleNamespace(leased=frozenset())),
+            node_id="node-a",
+            lease=5,
+            clock=self.clock,
+            counters=self.counters,
+        )
         self.claimant = Claimant(
             store=self.store,
+            reasserter=self.reasserter,
             publisher=cast("Any", self.outlet),
             open_commands=self.open,
             expirer=Expirer(
@@ -179,6 +197,25 @@ async def test_c103_a_claim_whose_reply_was_lost_is_undone(node: Node) -> None:
         await node.claim(held)
     assert await node.state_of(held) is S.HELD
     assert (node.outlet.sent, len(node.open)) == ([], 0)
+
+
+async def test_c104_in_another_start_of_the_store_nothing_is_sent_before_it_was_told(node: Node) -> None:
+    await node.reasserter.look()
+    node.store.restarted = True
+    held = await node.hold()
+    with pytest.raises(StoreUnavailableError):
+        await node.claim(held)
+    assert await node.state_of(held) is S.HELD
+    assert (node.outlet.sent, len(node.open), node.reasserter.ready) == ([], 0, False)
+
+
+async def test_c104_what_was_sent_is_kept_and_what_was_undone_is_not(node: Node) -> None:
+    sent = await node.hold()
+    assert await node.claim(sent) is S.PENDING
+    assert node.reasserter.fills()["kept_claims"].size == 1
+    node.outlet.refuses = BrokerUnavailableError("no connection")
+    assert await node.claim(await node.hold()) is S.HELD
+    assert node.reasserter.fills()["kept_claims"].size == 1
 
 
 async def test_c111_what_the_connection_does_not_take_is_held_again(node: Node) -> None:

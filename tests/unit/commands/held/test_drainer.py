@@ -59,13 +59,14 @@ def drainer_of(store: CountingStore, waiting: WaitingDevices, live: Sequence[Nod
     async def nodes() -> Sequence[NodeInfo]:
         return live
 
-    nobody = cast("Any", SimpleNamespace(held_again=Listeners(), seconds_to=float))
+    nobody = cast("Any", SimpleNamespace(held_again=Listeners(), settled=Listeners(), seconds_to=float, ready=True))
     return Drainer(
         store=store,
         waiting=waiting,
         judge=nobody,
         time=StoreTime(ManualClock(), store),
         claimant=nobody,
+        reasserter=nobody,
         nodes=nodes,
         node_id="node-a",
         pace=LookPace(ManualClock(), 500, lambda: 0.0),

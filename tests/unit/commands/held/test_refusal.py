@@ -30,6 +30,7 @@ def claimant_of(assembly: Assembly, counters: Counter[str]) -> Claimant:
     nothing = cast("Any", SimpleNamespace(handed_over=Listeners()))
     return Claimant(
         store=assembly.store,
+        reasserter=nothing,
         publisher=nothing,
         open_commands=nothing,
         expirer=member.expirer,

@@ -214,6 +214,8 @@ class SimStore:
         """Nobody rolls anything out here, so no call of it is a request."""
         self.schedules: Final = store.schedules
         """Nobody writes a schedule here either."""
+        self.starts: Final = store.starts
+        """Nobody holds a command."""
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         return partial(self.far, getattr(self._host.commands, name))

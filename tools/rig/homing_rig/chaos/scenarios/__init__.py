@@ -14,7 +14,7 @@ from homing_rig.chaos.scenarios.event_followers import E7, E11
 from homing_rig.chaos.scenarios.events import E1, E2, E3, E4, E12, E13
 from homing_rig.chaos.scenarios.fleet_runs import PARTITION, RUN
 from homing_rig.chaos.scenarios.held_race import R31
-from homing_rig.chaos.scenarios.held_trouble import FORGET, FREEZE
+from homing_rig.chaos.scenarios.held_trouble import FORGET, FORGET_ALONE, FREEZE
 from homing_rig.chaos.scenarios.lanes import LANES
 from homing_rig.chaos.scenarios.leak import R18
 from homing_rig.chaos.scenarios.nodes import R2, R3, R4, R5
@@ -30,7 +30,7 @@ _ALL: Final = (
     *(R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, R11, R11_ALONE, R12, R13, R13_KILL),
     *(R14, R15, R16, R17, R18, R19),
     *(R24, R25, R26, R27, R28, R30, R31),
-    *(FORGET, FREEZE, LANES, RUN, PARTITION),
+    *(FORGET, FORGET_ALONE, FREEZE, LANES, RUN, PARTITION),
     *(E1, E2, E3, E4, E5, E6, E7, E8, E9, E11, E12, E13, E14),
 )
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({one.name: one for one in _ALL})

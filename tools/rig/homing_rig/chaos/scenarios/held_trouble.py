@@ -1,20 +1,35 @@
-"""Held commands are claimed while a store forgets what it had, or while nodes are frozen: FORGET and FREEZE."""
+"""Held commands are claimed while a store forgets what it had, or while nodes are frozen: FORGET, FORGET-ALONE and FREEZE."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Final
 
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.held_race import HELD, race
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE
-from homing_rig.chaos.scenarios.redis_trouble import ON_A_REPLICA
+from homing_rig.chaos.scenarios.redis_trouble import FORGOTTEN, ON_A_REPLICA
 from homing_rig.chaos.schedule import REDIS, Fault, Kind
-from homing_rig.chaos.shared_figures import NOBODY_WAITS
+from homing_rig.chaos.shared_figures import (
+    DIED,
+    HUNG,
+    NOBODY_WAITS,
+    NOT_BACK,
+    PROVOKED,
+    REFUSED,
+    TRACEBACKS,
+    UNREAD,
+    WRONG,
+)
 
 SHORTEST_FREEZE: Final = 1.0
 SLOW_BEFORE: Final = 0.8
 """For so long before a freeze each way to Redis takes longer, so that it meets claims whose reply is not here yet."""
+
+STANDS: Final = Figure(
+    "stands_s", "<=", 8, "seconds in which no device got anything, at most: lease + 3 s", timing=True
+)
 
 
 def _forgets(_rng: random.Random, form: Form) -> list[Fault]:
@@ -30,10 +45,7 @@ FORGET = Scenario(
     provoke="commands are held for devices that are away, some are cancelled or lapse; the devices come back one after "
     "the other, while Redis (appendfsync everysec, HOMING_REDIS_WAIT_REPLICAS=1) is killed with kill -9, and in turn "
     "its replica, 0.3 s behind, takes its place",
-    figures=(
-        *HELD,
-        Figure("stands_s", "<=", 8, "seconds in which no device got anything, at most: lease + 3 s", timing=True),
-    ),
+    figures=(*HELD, STANDS),
     full=Form(
         seconds=300,
         rate=200,
@@ -60,6 +72,25 @@ FORGET = Scenario(
     expects=NOBODY_WAITS,
     plan=_forgets,
     replica=True,
+)
+
+
+FORGET_ALONE = Scenario(
+    name="FORGET-ALONE",
+    title="the store forgets claims of held commands, and nobody waits for replicas",
+    provoke="as in FORGET, but without HOMING_REDIS_WAIT_REPLICAS: nodes tell the store what they had claimed",
+    figures=(
+        *(WRONG, HUNG, UNREAD, NOT_BACK, DIED, REFUSED, TRACEBACKS, PROVOKED),
+        *(one for one in HELD if one.name in ("held_twice", "held_after_end")),
+        STANDS,
+    ),
+    full=replace(FORGET.full, settings={}),
+    short=replace(FORGET.short, settings=QUICK_LEASE),
+    act=race,
+    expects=NOBODY_WAITS,
+    plan=_forgets,
+    replica=True,
+    tolerated=FORGOTTEN,
 )
 
 

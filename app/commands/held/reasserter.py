@@ -1,0 +1,171 @@
+"""Tells a store that may have forgotten its last second what this node has claimed, before any node claims again.
+
+A claim that the store forgets is a command that is held although it was sent: whoever looked at it next would send it
+a second time. So each node keeps its claims for a while, and claims only in starts of the store's servers that all
+nodes have told of theirs (docs/adr/0232).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from contextlib import suppress
+from typing import Final, TypeVar
+
+import structlog
+
+from app.cluster.directory import ClusterDirectory
+from app.core.clock import Clock
+from app.core.errors import CapacityError, UnavailableError
+from app.runtime.listeners import Listeners
+from app.runtime.telemetry import Counters, Fill
+from app.store.holds import Claimed
+from app.store.server_starts import KeptClaim, Reclaimed, ServerStarts
+
+T = TypeVar("T")
+
+KEPT_SECONDS: Final = 10.0
+"""Nothing older is forgotten: Redis syncs each second, and a replica that is further behind is not promoted."""
+MOST_KEPT: Final = 10_000
+MOST_STARTS: Final = 64
+LOOK_SECONDS: Final = 1.0
+ASK_SECONDS: Final = 0.2
+BEYOND_LEASE: Final = 2.0
+"""Nodes that say nothing for their lease and so many seconds are waited for no longer."""
+AT_A_TIME: Final = 64
+
+
+class Reasserter:
+    """`cancel` ends a command only if it is held; `lease` is that of nodes, in seconds."""
+
+    def __init__(
+        self,
+        *,
+        starts: ServerStarts,
+        cancel: Callable[[str], Awaitable[object]],
+        directory: ClusterDirectory,
+        node_id: str,
+        lease: float,
+        clock: Clock,
+        counters: Counters,
+    ) -> None:
+        self.settled: Final[Listeners[[]]] = Listeners()
+        """Called when claims may go on."""
+        self._starts: Final = starts
+        self._cancel: Final = cancel
+        self._directory: Final = directory
+        self._node_id: Final = node_id
+        self._patience: Final = lease + BEYOND_LEASE
+        self._now: Final = clock.monotonic
+        self._counters: Final = counters
+        self._kept: Final[OrderedDict[str, KeptClaim]] = OrderedDict()
+        self._cancelled: Final[OrderedDict[str, float]] = OrderedDict()
+        self._told: dict[str, None] = {}
+        self._members: Set[str] = frozenset()
+        """Who lived when the last look found nothing new: a lease may run out while the store is away."""
+        self._ready = False
+        self._look_now = asyncio.Event()
+        self._log = structlog.get_logger()
+
+    @property
+    def ready(self) -> bool:
+        """True if commands may be claimed, in the `told` starts of servers."""
+        return self._ready
+
+    @property
+    def told(self) -> Set[str]:
+        """The starts that know of all claims; none where nothing is forgotten."""
+        return self._told.keys()
+
+    def fills(self) -> dict[str, Fill]:
+        """The fill of what is kept."""
+        return {"kept_claims": Fill(len(self._kept), MOST_KEPT)}
+
+    def keep(self, claimed: Claimed, token: str) -> None:
+        """Note a claim in the turn in which the store has answered it."""
+        if claimed.record:
+            self._kept[token] = KeptClaim(claimed, token, self._now())
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+                self._counters["drop.kept_claim"] += 1
+
+    def cancelled(self, command_id: str) -> None:
+        """Note a command that this node has cancelled: it is not held again either."""
+        self._cancelled[command_id] = self._now()
+        if len(self._cancelled) > MOST_KEPT:
+            self._cancelled.popitem(last=False)
+            self._counters["drop.kept_claim"] += 1
+
+    def undone(self, token: str) -> None:
+        """Forget a claim that is to be undone."""
+        self._kept.pop(token, None)
+
+    def restarted(self, start: str) -> None:
+        """Claim nothing from now on, as a server of the store was met in another start."""
+        if start not in self._told:
+            self._ready = False
+            self._look_now.set()
+
+    async def run(self) -> None:
+        """Look until cancelled whether the store is what it was."""
+        while True:
+            self._look_now.clear()
+            try:
+                await self.look()
+            except (UnavailableError, CapacityError) as failure:
+                self._log.debug("claims_not_reasserted", reason=str(failure))
+                await asyncio.sleep(ASK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._look_now.wait()
+
+    async def look(self) -> None:
+        """Look now, and tell new starts. StoreUnavailableError: claims go on where they went on before."""
+        asked_at = self._now()
+        starts = await self._starts.starts()
+        if new := starts - self._told.keys():
+            self._ready = False
+            await self._tell(new)
+            self._told |= dict.fromkeys(sorted(new))
+            for one in [*self._told][:-MOST_STARTS]:
+                del self._told[one]
+        else:
+            self._forget_before(asked_at - KEPT_SECONDS)
+        self._members = self._directory.leased or frozenset()
+        if not self._ready:
+            self._ready = True
+            self.settled()
+
+    async def _tell(self, new: Set[str]) -> None:
+        """Return when these starts know what all nodes have claimed."""
+        began = self._now()
+        await self._directory.nodes()
+        others = (self._members | (self._directory.leased or frozenset())) - {self._node_id}
+        results = Counter[str]()
+        for some in in_groups([*self._kept.values()]):
+            results.update(await asyncio.gather(*(self._starts.reclaim(one, self._node_id) for one in some)))
+        for ids in in_groups([*self._cancelled]):
+            await asyncio.gather(*(self._cancel(one) for one in ids))
+        await self._starts.enter(self._node_id, new | self._told.keys())
+        while silent := [one for one, entered in (await self._starts.entered(others)).items() if not new <= entered]:
+            if self._now() - began >= self._patience:
+                self._log.warning("claims_of_others_unknown", node_ids=sorted(silent))
+                break
+            await asyncio.sleep(ASK_SECONDS)
+        for result in (Reclaimed.AGAIN, Reclaimed.RESTORED, Reclaimed.TAKEN):
+            self._counters[f"held.reasserted.{result}"] += results[result]
+        if self._told or results:
+            self._log.warning("claims_reasserted", seconds=round(self._now() - began, 2), **results)
+
+    def _forget_before(self, at: float) -> None:
+        while self._kept and next(iter(self._kept.values())).at < at:
+            self._kept.popitem(last=False)
+        while self._cancelled and next(iter(self._cancelled.values())) < at:
+            self._cancelled.popitem(last=False)
+
+
+def in_groups(all_of_them: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield them in their order, a few at a time."""
+    for first in range(0, len(all_of_them), AT_A_TIME):
+        yield all_of_them[first : first + AT_A_TIME]

@@ -1,0 +1,76 @@
+"""The starts of the store's servers, and what a node tells one that may have forgotten its last second.
+
+A server that was killed and started again, or a replica that took its place, may have forgotten what was written last.
+Each start has an id, by which a node notices (docs/adr/0232).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from app.store.holds import Claimed
+
+
+@dataclass(frozen=True, slots=True)
+class KeptClaim:
+    """A claim as the claimant keeps it for a while. `at` is when it was made, in seconds on the monotonic clock."""
+
+    claimed: Claimed
+    token: str
+    at: float
+
+
+class Reclaimed(StrEnum):
+    """The result of telling a store of a claim."""
+
+    KEPT = "kept"
+    """It knew."""
+    ENDED = "ended"
+    """It knew, and the command has its outcome, or the claim was undone."""
+    AGAIN = "again"
+    """It had forgotten the claim, and has it again."""
+    RESTORED = "restored"
+    """It had forgotten the command as well, and has it again."""
+    TAKEN = "taken"
+    """It had forgotten the claim, and another node has claimed the command since."""
+    UNREADABLE = "unreadable"
+    """It has something there that this version cannot read."""
+
+
+class ServerStarts(Protocol):
+    """StoreUnavailableError means that it may have happened; each call is safe to repeat."""
+
+    async def starts(self) -> Set[str]:
+        """The ids of the present starts of the servers that answer; none where nothing is forgotten that was answered."""
+
+    async def reclaim(self, kept: KeptClaim, node_id: str) -> Reclaimed:
+        """Have a claim of this node in place: its command is not held, and is at home there.
+
+        A command that ended here, of whose end the store knows nothing any more, times out.
+        """
+
+    async def enter(self, node_id: str, starts: Set[str]) -> None:
+        """Note that this node has told these starts of all that it had claimed."""
+
+    async def entered(self, node_ids: Set[str]) -> Mapping[str, Set[str]]:
+        """The starts that each of these nodes has told so."""
+
+
+class OneStart:
+    """The port of a store that forgets nothing that it has answered, or ends with its node."""
+
+    async def starts(self) -> Set[str]:
+        return frozenset()
+
+    async def reclaim(self, kept: KeptClaim, node_id: str) -> Reclaimed:
+        del kept, node_id
+        return Reclaimed.KEPT
+
+    async def enter(self, node_id: str, starts: Set[str]) -> None:
+        del node_id, starts
+
+    async def entered(self, node_ids: Set[str]) -> Mapping[str, Set[str]]:
+        return dict.fromkeys(node_ids, frozenset())
