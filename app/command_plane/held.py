@@ -10,13 +10,13 @@ from app.callbacks.waiters import Waiters
 from app.command_plane.observed import Observed
 from app.command_plane.way_out import CommandSurroundings, WayOut
 from app.commands.held.approver import Approver
+from app.commands.held.claim_keeper import ClaimKeeper
 from app.commands.held.claimant import Claimant
 from app.commands.held.command_holder import CommandHolder
 from app.commands.held.drainer import Drainer
 from app.commands.held.held_judge import HeldJudge
 from app.commands.held.lane_resumer import LaneResumer
 from app.commands.held.look_pace import LookPace
-from app.commands.held.reasserter import Reasserter
 from app.commands.held.store_time import StoreTime
 from app.commands.send.invoker import CANCELLED
 from app.core.commands.command import CommandState
@@ -33,7 +33,7 @@ class HeldParts:
     approver: Approver
     lanes: LaneResumer
     judge: HeldJudge
-    reasserter: Reasserter
+    claims: ClaimKeeper
     service: Service
 
 
@@ -57,16 +57,18 @@ def open_held(
         time=time,
         now_us=kernel.now_us,
     )
-    reasserter = Reasserter(
+    claims = ClaimKeeper(
+        store=kernel.store,
         starts=kernel.store.starts,
         cancel=partial(way.expirer.end, state=CommandState.CANCELLED, error=CANCELLED, only_held=True),
         directory=kernel.cluster,
         node_id=kernel.info.node_id,
+        new_secret=kernel.adapters.new_secret,
         lease=kernel.settings.cluster.lease.total_seconds(),
         clock=kernel.clock,
         counters=kernel.counters,
     )
-    drainer = _drainer(kernel, observed, way, open_commands, judge, time, reasserter)
+    drainer = _drainer(kernel, observed, way, open_commands, judge, time, claims)
     return HeldParts(
         holder=CommandHolder(
             store=kernel.store,
@@ -90,12 +92,12 @@ def open_held(
             store=kernel.store, drainer=drainer, profiles=kernel.languages.profiles, counters=kernel.counters
         ),
         judge=judge,
-        reasserter=reasserter,
+        claims=claims,
         service=Service(
             "held",
             drainer.run,
             drain=drainer.drained,
-            fills=lambda: observed.waiting.fills() | reasserter.fills(),
+            fills=lambda: observed.waiting.fills() | claims.fills(),
             gauges=drainer.gauges.shown,
         ),
     )
@@ -108,17 +110,15 @@ def _drainer(
     open_commands: OpenCommands,
     judge: HeldJudge,
     time: StoreTime,
-    reasserter: Reasserter,
+    claims: ClaimKeeper,
 ) -> Drainer:
     claimant = Claimant(
         store=kernel.store,
-        reasserter=reasserter,
+        claims=claims,
         publisher=way.publisher,
         open_commands=open_commands,
         expirer=way.expirer,
         serves=lambda: kernel.cluster.listening,
-        node_id=kernel.info.node_id,
-        new_secret=kernel.adapters.new_secret,
         clock=kernel.clock,
         counters=kernel.counters,
         observers=observed.observers,
@@ -129,7 +129,7 @@ def _drainer(
         judge=judge,
         time=time,
         claimant=claimant,
-        reasserter=reasserter,
+        claims=claims,
         nodes=kernel.cluster.nodes,
         node_id=kernel.info.node_id,
         interval=kernel.interval,

@@ -160,7 +160,7 @@ def _sending(kernel: Kernel, observed: Observed, home: _Home, canary: Canary, ar
     way = open_way_out(kernel, observed, home.open_commands, canary, around)
     held = open_held(kernel, observed, way, open_commands=home.open_commands, waiters=home.waiters, around=around)
     invoker = _invoker(kernel, observed, home, way)
-    invoker.cancelled.add(held.reasserter.cancelled)
+    invoker.cancelled.add(held.claims.cancelled)
     return _Sending(
         absence=way.absence,
         expirer=way.expirer,

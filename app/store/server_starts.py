@@ -6,7 +6,8 @@ Each start has an id, by which a node notices (docs/adr/0232).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -43,8 +44,8 @@ class Reclaimed(StrEnum):
 class ServerStarts(Protocol):
     """StoreUnavailableError means that it may have happened; each call is safe to repeat."""
 
-    async def starts(self) -> Set[str]:
-        """The ids of the present starts of the servers that answer; none where nothing is forgotten that was answered."""
+    async def starts(self) -> AbstractSet[str]:
+        """The ids of the present starts of the servers that answer; none where nothing is forgotten."""
 
     async def reclaim(self, kept: KeptClaim, node_id: str) -> Reclaimed:
         """Have a claim of this node in place: its command is not held, and is at home there.
@@ -52,25 +53,29 @@ class ServerStarts(Protocol):
         A command that ended here, of whose end the store knows nothing any more, times out.
         """
 
-    async def enter(self, node_id: str, starts: Set[str]) -> None:
+    async def enter(self, node_id: str, starts: AbstractSet[str]) -> None:
         """Note that this node has told these starts of all that it had claimed."""
 
-    async def entered(self, node_ids: Set[str]) -> Mapping[str, Set[str]]:
+    async def entered(self, node_ids: AbstractSet[str]) -> Mapping[str, AbstractSet[str]]:
         """The starts that each of these nodes has told so."""
 
 
 class OneStart:
     """The port of a store that forgets nothing that it has answered, or ends with its node."""
 
-    async def starts(self) -> Set[str]:
+    async def starts(self) -> AbstractSet[str]:
+        """See the port."""
         return frozenset()
 
     async def reclaim(self, kept: KeptClaim, node_id: str) -> Reclaimed:
+        """See the port."""
         del kept, node_id
         return Reclaimed.KEPT
 
-    async def enter(self, node_id: str, starts: Set[str]) -> None:
+    async def enter(self, node_id: str, starts: AbstractSet[str]) -> None:
+        """See the port."""
         del node_id, starts
 
-    async def entered(self, node_ids: Set[str]) -> Mapping[str, Set[str]]:
+    async def entered(self, node_ids: AbstractSet[str]) -> Mapping[str, AbstractSet[str]]:
+        """See the port."""
         return dict.fromkeys(node_ids, frozenset())

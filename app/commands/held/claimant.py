@@ -18,8 +18,8 @@ from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
 from app.commands.deadlines.expirer import Expirer
+from app.commands.held.claim_keeper import ClaimKeeper
 from app.commands.held.lane_turns import LaneTurns
-from app.commands.held.reasserter import Reasserter
 from app.commands.send.publisher import Publisher
 from app.commands.send.unsent import no_subscriber, not_sent
 from app.core.clock import Clock
@@ -35,7 +35,7 @@ from app.core.errors import (
 from app.core.messages import Receipt
 from app.runtime.listeners import Listeners
 from app.runtime.telemetry import Counters
-from app.store.holds import Claimed, HoldStore, Restarted, Waits
+from app.store.holds import Claimed, HoldStore, Waits
 
 CLAIM_SECONDS: Final = 1.0
 """A claimed command is sent within so many seconds, or given back: later the claimant may not be what it was."""
@@ -49,27 +49,22 @@ class Claimant:
         self,
         *,
         store: HoldStore,
-        reasserter: Reasserter,
+        claims: ClaimKeeper,
         publisher: Publisher,
         open_commands: OpenCommands,
         expirer: Expirer,
         serves: Callable[[], bool],
-        node_id: str,
-        new_secret: Callable[[], str],
         clock: Clock,
         counters: Counters,
         observers: Observers,
     ) -> None:
         self.held_again: Final[Listeners[str, str]] = Listeners()
         """Called with the device and the id of a command whose claim was undone."""
-        self._store = store
-        self._reasserter = reasserter
+        self._claims = claims
         self._publisher = publisher
         self._open_commands = open_commands
         self._expirer = expirer
         self._serves = serves
-        self._node_id = node_id
-        self._new_secret = new_secret
         self._now = clock.monotonic
         self._counters = counters
         self._observers = observers
@@ -100,25 +95,20 @@ class Claimant:
         forgotten what was claimed.
         CapacityError while the node has too many open commands, or another one keeps the command from its topic.
         """
-        token, asked_at = f"{self._node_id} {self._new_secret()}", self._now()
+        token, asked_at = self._claims.new_token(), self._now()
         pending = self._open_commands.open(command.id)
         try:
-            claimed = await self._store.claim(command.id, self._node_id, token, self._reasserter.told)
+            claimed = await self._claims.claim(command.id, token)
         except BaseException as error:
             self._open_commands.discard(command.id)
-            if isinstance(error, StoreUnavailableError):  # it may have happened, and nothing is sent
+            if isinstance(error, StoreUnavailableError) and error.asked:  # it may have happened, and nothing is sent
                 self._later(self._give_back(command, token, None))
             raise
-        if isinstance(claimed, Restarted):
-            self._open_commands.discard(command.id)
-            self._reasserter.restarted(claimed.start)
-            raise StoreUnavailableError("it was started anew, and is told first of what was claimed", asked=False)
         if not isinstance(claimed, Claimed):  # it waits, or another node was first, or it has ended
             self._open_commands.discard(command.id)
             return claimed
         if command.id in self._open_commands:  # else somebody has ended it before the store's reply was here
             self._open_commands.registered(pending, claimed.command)
-            self._reasserter.keep(claimed, token)
             self._send(claimed, pending, token, asked_at)
         return None
 
@@ -189,11 +179,10 @@ class Claimant:
 
     async def _give_back(self, command: Command, token: str, pending: Pending | None) -> None:
         """Undo a claim, as nobody has the command. Tried until the deadline that began with the claim."""
-        self._reasserter.undone(token)
         ends = self._now() + (0 if command.hold is None else command.hold.timeout.total_seconds())
         while True:
             try:
-                held = await self._store.give_back(command.id, token)
+                held = await self._claims.give_back(command.id, token)
             except (UnavailableError, CapacityError) as failure:
                 self._log.debug("claim_not_given_back", command_id=command.id, reason=str(failure))
                 if self._now() >= ends:

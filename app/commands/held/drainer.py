@@ -11,11 +11,11 @@ import structlog
 
 from app.cluster.directory import NodeInfo
 from app.cluster.shares import share_of
+from app.commands.held.claim_keeper import ClaimKeeper
 from app.commands.held.claimant import Claimant
 from app.commands.held.gauges import OTHER, HeldGauges, HeldSighting
 from app.commands.held.held_judge import DeviceSigns, HeldJudge, Readiness
 from app.commands.held.look_pace import TICK_SECONDS, LookPace
-from app.commands.held.reasserter import Reasserter
 from app.commands.held.store_time import StoreTime
 from app.commands.held.waiting_devices import WaitingDevice, WaitingDevices
 from app.core.commands.command import Command, CommandState, WaitReason
@@ -58,7 +58,7 @@ class Drainer:
         judge: HeldJudge,
         time: StoreTime,
         claimant: Claimant,
-        reasserter: Reasserter,
+        claims: ClaimKeeper,
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
         node_id: str,
         interval: float,
@@ -69,7 +69,7 @@ class Drainer:
         self._judge = judge
         self._time = time
         self._claimant = claimant
-        self._reasserter = reasserter
+        self._claims = claims
         self._nodes = nodes
         self._node_id = node_id
         self._interval = interval
@@ -83,7 +83,7 @@ class Drainer:
         self._log = structlog.get_logger()
         claimant.held_again.add(self._wait_again)
         waiting.changed.add(self._changed.set)
-        reasserter.settled.add(self._changed.set)
+        claims.settled.add(self._changed.set)
 
     def begin(self, device_id: str, command_id: str) -> None:
         """Try a command that was held just now."""
@@ -108,7 +108,7 @@ class Drainer:
             group.create_task(self._read())
             group.create_task(self._look())
             group.create_task(self._tend())
-            group.create_task(self._reasserter.run())
+            group.create_task(self._claims.run())
 
     async def read(self) -> None:
         """Learn who waits. While nobody does and nothing was held since, this costs the store one small step.
@@ -164,7 +164,7 @@ class Drainer:
 
     @property
     def _may_look(self) -> bool:
-        return not self._closing and self._reasserter.ready and len(self._looks) < AT_A_TIME
+        return not self._closing and self._claims.ready and len(self._looks) < AT_A_TIME
 
     def _next(self) -> WaitingDevice | None:
         """Return whom to look at: who has a turn at once, and others at the pace of this node."""
@@ -197,7 +197,7 @@ class Drainer:
                 again_in = awaited
         except (UnavailableError, CapacityError) as failure:
             self._log.debug("held_not_sent", device_id=device.device_id, reason=str(failure))
-            again_in = inf if self._reasserter.ready else 0.0  # nobody looks before it is
+            again_in = inf if self._claims.ready else 0.0  # nobody looks before it is
         finally:
             self._waiting.looked(device, fruitless=fruitless, again_in=again_in)
 

@@ -25,8 +25,15 @@ def sends_what_another_has_claimed() -> None:
 
 def forgets_what_it_claims() -> None:
     """A node tells a store that may have forgotten its last second nothing of what it has claimed."""
-    reasserter = product_class("app.commands.held.reasserter.Reasserter")
-    reasserter.keep = lambda *_claim: None
+    keeper = product_class("app.commands.held.claim_keeper.ClaimKeeper")
+    claim = keeper.claim
+
+    async def forgetful(self: Any, command_id: str, token: str) -> Any:
+        claimed = await claim(self, command_id, token)
+        self._kept.clear()
+        return claimed
+
+    keeper.claim = forgetful
 
 
 def sends_however_old_the_claim() -> None:

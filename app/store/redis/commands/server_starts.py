@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from app.core import keys
@@ -21,7 +22,7 @@ class RedisServerStarts:
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
 
-    async def starts(self) -> Set[str]:
+    async def starts(self) -> AbstractSet[str]:
         try:
             return await self._lanes.starts()
         except StoreRefusedError:  # `store_unchecked` in the log says so
@@ -29,16 +30,17 @@ class RedisServerStarts:
 
     async def reclaim(self, kept: KeptClaim, node_id: str) -> Reclaimed:
         command, record = kept.claimed.command, kept.claimed.record
-        member = f"{command.id}:{command.device_id}"
-        arguments = command.id, node_id, kept.token, member, *record
-        reply: bytes = await self._lanes.run(HOLD_RECLAIM, keys_of(command.id), *arguments)
+        known = command.id, node_id, kept.token, f"{command.id}:{command.device_id}"
+        reply: bytes = await self._lanes.run(HOLD_RECLAIM, keys_of(command.id), *known, *record)
         return Reclaimed(reply.decode())
 
-    async def enter(self, node_id: str, starts: Set[str]) -> None:
+    async def enter(self, node_id: str, starts: AbstractSet[str]) -> None:
         await self._lanes.call("SET", keys.asserted(node_id), " ".join(sorted(starts)), "PX", _NOTE_MS)
 
-    async def entered(self, node_ids: Set[str]) -> Mapping[str, Set[str]]:
+    async def entered(self, node_ids: AbstractSet[str]) -> Mapping[str, AbstractSet[str]]:
         names = sorted(node_ids)
         replies = await self._lanes.call_for_list([("GET", keys.asserted(one)) for one in names])
         told = zip(names, replies, strict=True)
-        return {one: frozenset(reply.decode().split()) if isinstance(reply, bytes) else frozenset() for one, reply in told}
+        return {
+            one: frozenset(reply.decode().split()) if isinstance(reply, bytes) else frozenset() for one, reply in told
+        }

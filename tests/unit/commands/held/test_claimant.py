@@ -16,8 +16,8 @@ from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
 from app.commands.deadlines.expirer import Expirer
+from app.commands.held.claim_keeper import ClaimKeeper
 from app.commands.held.claimant import CLAIM_SECONDS, Claimant
-from app.commands.held.reasserter import Reasserter
 from app.core.commands.callback import Registration
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.errors import BrokerUnavailableError, PublishUnconfirmedError, StoreUnavailableError
@@ -82,18 +82,20 @@ class Node:
         waiters = Waiters(self.clock, observers, most=10)
         self.open = OpenCommands(self.clock, waiters, observers, most=10)
         self.again: list[str] = []
-        self.reasserter = Reasserter(
+        self.claims = ClaimKeeper(
+            store=self.store,
             starts=self.store.starts,
             cancel=cast("Any", None),
             directory=cast("Any", SimpleNamespace(leased=frozenset())),
             node_id="node-a",
+            new_secret=iter(map(str, range(100))).__next__,
             lease=5,
             clock=self.clock,
             counters=self.counters,
         )
         self.claimant = Claimant(
             store=self.store,
-            reasserter=self.reasserter,
+            claims=self.claims,
             publisher=cast("Any", self.outlet),
             open_commands=self.open,
             expirer=Expirer(
@@ -104,8 +106,6 @@ class Node:
                 counters=self.counters,
             ),
             serves=lambda: self.serves,
-            node_id="node-a",
-            new_secret=iter(map(str, range(100))).__next__,
             clock=self.clock,
             counters=self.counters,
             observers=observers,
@@ -200,22 +200,22 @@ async def test_c103_a_claim_whose_reply_was_lost_is_undone(node: Node) -> None:
 
 
 async def test_c104_in_another_start_of_the_store_nothing_is_sent_before_it_was_told(node: Node) -> None:
-    await node.reasserter.look()
+    await node.claims.look()
     node.store.restarted = True
     held = await node.hold()
     with pytest.raises(StoreUnavailableError):
         await node.claim(held)
     assert await node.state_of(held) is S.HELD
-    assert (node.outlet.sent, len(node.open), node.reasserter.ready) == ([], 0, False)
+    assert (node.outlet.sent, len(node.open), node.claims.ready) == ([], 0, False)
 
 
 async def test_c104_what_was_sent_is_kept_and_what_was_undone_is_not(node: Node) -> None:
     sent = await node.hold()
     assert await node.claim(sent) is S.PENDING
-    assert node.reasserter.fills()["kept_claims"].size == 1
+    assert node.claims.fills()["kept_claims"].size == 1
     node.outlet.refuses = BrokerUnavailableError("no connection")
     assert await node.claim(await node.hold()) is S.HELD
-    assert node.reasserter.fills()["kept_claims"].size == 1
+    assert node.claims.fills()["kept_claims"].size == 1
 
 
 async def test_c111_what_the_connection_does_not_take_is_held_again(node: Node) -> None:

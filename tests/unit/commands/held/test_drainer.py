@@ -66,7 +66,7 @@ def drainer_of(store: CountingStore, waiting: WaitingDevices, live: Sequence[Nod
         judge=nobody,
         time=StoreTime(ManualClock(), store),
         claimant=nobody,
-        reasserter=nobody,
+        claims=nobody,
         nodes=nodes,
         node_id="node-a",
         pace=LookPace(ManualClock(), 500, lambda: 0.0),

@@ -30,13 +30,11 @@ def claimant_of(assembly: Assembly, counters: Counter[str]) -> Claimant:
     nothing = cast("Any", SimpleNamespace(handed_over=Listeners()))
     return Claimant(
         store=assembly.store,
-        reasserter=nothing,
+        claims=nothing,
         publisher=nothing,
         open_commands=nothing,
         expirer=member.expirer,
         serves=lambda: True,
-        node_id="node-a",
-        new_secret=lambda: "s",
         clock=assembly.clock,
         counters=counters,
         observers=nothing,

@@ -1,4 +1,4 @@
-"""Held commands are claimed while a store forgets what it had, or while nodes are frozen: FORGET, FORGET-ALONE and FREEZE."""
+"""Held commands are claimed while a store forgets what it had, or nodes are frozen: FORGET, FORGET-ALONE, FREEZE."""
 
 from __future__ import annotations
 

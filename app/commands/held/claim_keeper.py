@@ -1,4 +1,4 @@
-"""Tells a store that may have forgotten its last second what this node has claimed, before any node claims again.
+"""Claims for a node, and tells a store that may have forgotten its last second what was claimed before it claims again.
 
 A claim that the store forgets is a command that is held although it was sent: whoever looked at it next would send it
 a second time. So each node keeps its claims for a while, and claims only in starts of the store's servers that all
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -17,10 +18,10 @@ import structlog
 
 from app.cluster.directory import ClusterDirectory
 from app.core.clock import Clock
-from app.core.errors import CapacityError, UnavailableError
+from app.core.errors import CapacityError, StoreUnavailableError, UnavailableError
 from app.runtime.listeners import Listeners
 from app.runtime.telemetry import Counters, Fill
-from app.store.holds import Claimed
+from app.store.holds import Claimed, HoldStore, Restarted, Waits
 from app.store.server_starts import KeptClaim, Reclaimed, ServerStarts
 
 T = TypeVar("T")
@@ -36,33 +37,38 @@ BEYOND_LEASE: Final = 2.0
 AT_A_TIME: Final = 64
 
 
-class Reasserter:
+class ClaimKeeper:
     """`cancel` ends a command only if it is held; `lease` is that of nodes, in seconds."""
 
     def __init__(
         self,
         *,
+        store: HoldStore,
         starts: ServerStarts,
         cancel: Callable[[str], Awaitable[object]],
         directory: ClusterDirectory,
         node_id: str,
+        new_secret: Callable[[], str],
         lease: float,
         clock: Clock,
         counters: Counters,
     ) -> None:
         self.settled: Final[Listeners[[]]] = Listeners()
         """Called when claims may go on."""
+        self._store: Final = store
         self._starts: Final = starts
         self._cancel: Final = cancel
         self._directory: Final = directory
         self._node_id: Final = node_id
+        self._new_secret: Final = new_secret
         self._patience: Final = lease + BEYOND_LEASE
         self._now: Final = clock.monotonic
         self._counters: Final = counters
         self._kept: Final[OrderedDict[str, KeptClaim]] = OrderedDict()
         self._cancelled: Final[OrderedDict[str, float]] = OrderedDict()
         self._told: dict[str, None] = {}
-        self._members: Set[str] = frozenset()
+        """The starts of servers that know of all claims, latest last; none where nothing is forgotten."""
+        self._members: AbstractSet[str] = frozenset()
         """Who lived when the last look found nothing new: a lease may run out while the store is away."""
         self._ready = False
         self._look_now = asyncio.Event()
@@ -70,25 +76,34 @@ class Reasserter:
 
     @property
     def ready(self) -> bool:
-        """True if commands may be claimed, in the `told` starts of servers."""
+        """True if commands may be claimed."""
         return self._ready
 
-    @property
-    def told(self) -> Set[str]:
-        """The starts that know of all claims; none where nothing is forgotten."""
-        return self._told.keys()
+    def new_token(self) -> str:
+        """A text that no other attempt of any node has."""
+        return f"{self._node_id} {self._new_secret()}"
 
     def fills(self) -> dict[str, Fill]:
         """The fill of what is kept."""
         return {"kept_claims": Fill(len(self._kept), MOST_KEPT)}
 
-    def keep(self, claimed: Claimed, token: str) -> None:
-        """Note a claim in the turn in which the store has answered it."""
-        if claimed.record:
+    async def claim(self, command_id: str, token: str) -> Claimed | Waits | None:
+        """Claim a command as the store has it. StoreUnavailableError, also while that may have forgotten claims."""
+        claimed = await self._store.claim(command_id, self._node_id, token, self._told.keys())
+        if isinstance(claimed, Restarted):
+            self._restarted(claimed.start)
+            raise StoreUnavailableError("it was started anew, and is told first what was claimed", asked=False)
+        if isinstance(claimed, Claimed) and claimed.record:
             self._kept[token] = KeptClaim(claimed, token, self._now())
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
                 self._counters["drop.kept_claim"] += 1
+        return claimed
+
+    async def give_back(self, command_id: str, token: str) -> bool:
+        """Undo a claim as the store does."""
+        self._kept.pop(token, None)
+        return await self._store.give_back(command_id, token)
 
     def cancelled(self, command_id: str) -> None:
         """Note a command that this node has cancelled: it is not held again either."""
@@ -96,16 +111,6 @@ class Reasserter:
         if len(self._cancelled) > MOST_KEPT:
             self._cancelled.popitem(last=False)
             self._counters["drop.kept_claim"] += 1
-
-    def undone(self, token: str) -> None:
-        """Forget a claim that is to be undone."""
-        self._kept.pop(token, None)
-
-    def restarted(self, start: str) -> None:
-        """Claim nothing from now on, as a server of the store was met in another start."""
-        if start not in self._told:
-            self._ready = False
-            self._look_now.set()
 
     async def run(self) -> None:
         """Look until cancelled whether the store is what it was."""
@@ -137,7 +142,12 @@ class Reasserter:
             self._ready = True
             self.settled()
 
-    async def _tell(self, new: Set[str]) -> None:
+    def _restarted(self, start: str) -> None:
+        if start not in self._told:
+            self._ready = False
+            self._look_now.set()
+
+    async def _tell(self, new: AbstractSet[str]) -> None:
         """Return when these starts know what all nodes have claimed."""
         began = self._now()
         await self._directory.nodes()
