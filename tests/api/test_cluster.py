@@ -32,6 +32,7 @@ async def test_the_node_shows_itself(rig: Rig) -> None:
         "replies",
         "deliveries",
         "held_devices",
+        "kept_claims",
         "fleet_runs",
         "records",
     }

@@ -246,7 +246,7 @@ class RedisProcess(ServiceProcess):
         reply_of(self.port, b"ACL LOG RESET\r\n", 4096, PATIENCE)
 
     def log_end(self) -> int:
-        """How many bytes the append-only file has: all that was answered so far is in them."""
+        """The number of bytes of the append-only file: all that was answered so far is in them."""
         return self._log().stat().st_size
 
     def forget_since(self, log_end: int) -> None:
