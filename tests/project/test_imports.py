@@ -84,6 +84,7 @@ PORTS = {
         "queues",
         "roles",
         "schedules",
+        "server_starts",
         "rules",
         "sessions",
         "state",
