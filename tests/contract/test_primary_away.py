@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from itertools import count
@@ -17,6 +18,8 @@ from app.core.events import keys as event_keys
 from app.core.events.event import BEGINNING, Database, Entry
 from app.core.identifiers import PARTITIONS, partition_of
 from app.runtime.histograms import StoreMeasures
+from app.store.holds import Claimed, Restarted
+from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver.listener import MISSES
 from app.store.redis.driver.store_calls import open_calls
 from tests.contract.event_places import ShardedEvents
@@ -77,6 +80,39 @@ async def test_what_happened_at_the_primaries_that_are_there_is_told_while_one_i
             assert {one.command_id for one in outcomes if one is not None} == there
             queues = [f"wh_{number}" for number in range(12)]
             assert await store.webhooks.waiting(queues) == [0] * len(queues)
+
+
+async def test_held_commands_are_claimed_in_the_starts_of_the_primaries_that_are_there() -> None:
+    """One that comes back is another start, and no start of the others."""
+    with sharded() as cluster:
+        for member in cluster.members:
+            await asyncio.to_thread(member.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        async with opened(cluster) as store:
+            held = [registration(f"device-{number}", held=timedelta(hours=1)) for number in range(12)]
+            for one in held:
+                await store.register(one)
+            before = await store.starts.starts()
+            assert len(before) == len(cluster.members)
+            away, *_ = cluster.members
+            await asyncio.to_thread(away.kill)
+            there = await store.starts.starts()
+            assert len(there) == len(before) - 1
+            await asyncio.to_thread(away.start)
+            for one in held:
+                at_home = cluster.owner(slot_of_partition(partition_of(one.device_id))) is away
+                result = await claim_when_it_answers(store, one.command_id, before)
+                assert isinstance(result, Restarted if at_home else Claimed)
+            now = await store.starts.starts()
+            assert there < now
+            assert len(now) == len(before)
+
+
+async def claim_when_it_answers(store: RedisStateStore, command_id: str, starts: AbstractSet[str]) -> object:
+    """A member that comes back serves nothing before it has heard of the others."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(StoreUnavailableError):
+                return await store.claim(command_id, "node-a", command_id, starts)
 
 
 async def test_the_measures_tell_which_primary_is_away() -> None:
