@@ -21,6 +21,8 @@ from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.core.profiles.probes import ProbeEvidence, ProbeFinding
 from app.store.commands import Query
+from app.store.holds import Claimed
+from app.store.server_starts import KeptClaim, Reclaimed
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, by_order, by_value
 from tests.contract.store_rows import Plain, plain
@@ -111,6 +113,17 @@ class Stage:
     redis: tuple[StateStore, StateStore]
     folder: Path
     steps: int = 0
+
+    async def claim_forgotten(self, store: StateStore, command_id: str, node: str, token: str) -> object:
+        """Claim a command, have Redis be as it was before, and tell it of the claim."""
+        before = [(key, await self.client.dump(key), await self.client.pttl(key)) for key in await self.client.keys()]
+        claimed = await store.claim(command_id, node, token)
+        if isinstance(claimed, Claimed) and store in self.redis:
+            await self.client.flushall()
+            for key, value, left in before:
+                await self.client.restore(key, max(0, left), value)
+            assert await store.starts.reclaim(KeptClaim(claimed, token, 0.0), node) in (Reclaimed.AGAIN, Reclaimed.KEPT)
+        return claimed
 
     def run(self, step: Awaitable[Any]) -> Plain:
         """Return what the step returned or raised, without instants."""
