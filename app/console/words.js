@@ -114,6 +114,9 @@ const VERDICTS = {
   held: "waits for its device",
   not_approved: "not approved in time",
   refused_by_second: "refused by a second person",
+  superseded: "a later command took its place",
+  not_allowed_any_more: "not allowed any more",
+  hold_expired: "its hold ended",
   waiting: "waiting",
   not_handed_over: "not handed over to the broker",
   not_acknowledged: "not acknowledged by the broker",
@@ -137,6 +140,8 @@ export function verdictOf(code) {
 /** @type {Record<string, string>} */
 const STEPS = {
   registered: "on record",
+  claimed: "claimed, to be sent",
+  given_back: "the claim was undone",
   published: "published",
   publish_failed: "not published",
   acknowledged: "acknowledged by the broker",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from app.core.commands.reach import DeliveryProgress
 from app.core.errors import InvalidInputError
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.templates import facts_of
+from app.store.rules import micros
 
 ROOM_US: Final = 60_000_000
 """How much after a command was open a message may have come that has to do with it."""
@@ -176,6 +177,7 @@ def _timeline(
         report = command.progress if one.what == "progressed" else None
         reason = one.reason if report is None else f"latest report: {report.decode(errors='replace')[:MOST_REPORT]}"
         steps.append(TimelineStep(one.at, home, one.what, where, reason or None, one.size))
+    steps += _claims(command)
     approval = command.approval
     if approval is not None and (decision := approval.decision) is not None:
         word = "approved" if decision.approves else "refused"
@@ -191,3 +193,15 @@ def _timeline(
         at = orjson.loads(command.late).get("received_at")
         steps.append(TimelineStep(at if isinstance(at, int) else None, "", "late"))
     return sorted(steps, key=lambda step: step.at or command.created_at)
+
+
+def _claims(command: Command) -> Iterator[TimelineStep]:
+    """Yield the last claim of a command that was held: it is in force, or was undone."""
+    hold = command.hold
+    if hold is None or not hold.claims:
+        return
+    which = f"claim {hold.claims}"
+    if hold.given_back_at is not None:
+        yield TimelineStep(hold.given_back_at, command.home_node, "given_back", reason=f"{which}: nobody has it")
+    else:  # its timeout began with that
+        yield TimelineStep(command.deadline - micros(hold.timeout), command.home_node, "claimed", reason=which)

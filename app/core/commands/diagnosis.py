@@ -35,6 +35,9 @@ class Verdict(StrEnum):
     HELD = "held"
     NOT_APPROVED = "not_approved"
     REFUSED_BY_SECOND = "refused_by_second"
+    SUPERSEDED = "superseded"
+    NOT_ALLOWED = "not_allowed_any_more"
+    HOLD_EXPIRED = "hold_expired"
     NOT_HANDED_OVER = "not_handed_over"
     NOT_ACKNOWLEDGED = "not_acknowledged"
     NO_SUBSCRIBER = "no_subscriber"
@@ -134,6 +137,8 @@ def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
         return (_finding(verified, json.loads(verified)["found_at"]),)
     if verdict is Verdict.REFUSED_BY_SECOND and (decision := decision_of(case.command)) is not None:
         return (decision.note,) if decision.note else ()
+    if verdict in _FROM_ERROR and (message := _message(case.command)):
+        return (message,)
     if verdict is Verdict.WRONG_PROFILE and (heard := case.elsewhere) is not None:
         return (f"{case.command.device_id} was heard on {heard.topic} (profile {heard.profile}, {heard.node})",)
     if verdict in _FROM_MISSES and (near := case.nearest) is not None:
@@ -153,6 +158,11 @@ def _late_answer(late: bytes) -> str:
     return f"later the device answered that it has {json.loads(late)['state']}"
 
 
+def _message(command: Command) -> str:
+    """Return the sentence of an error that Homing made."""
+    return str(json.loads(command.error or b"{}").get("message", ""))
+
+
 def _second(case: Case) -> str:
     decision = decision_of(case.command)
     return "a second person" if decision is None else decision.name
@@ -162,8 +172,8 @@ def _state(*states: CommandState) -> Callable[[Case], bool]:
     return lambda case: case.command.state in states
 
 
-def _code(code: str) -> Callable[[Case], bool]:
-    return lambda case: case.command.state is CommandState.UNSENT and case.code == code
+def _code(code: str, state: CommandState = CommandState.UNSENT) -> Callable[[Case], bool]:
+    return lambda case: case.command.state is state and case.code == code
 
 
 def _nobody(case: Case) -> bool:
@@ -278,6 +288,7 @@ def _is_near(case: Case) -> bool:
     return case.nearest is not None and case.nearest.score >= NEAR
 
 
+_FROM_ERROR: Final = (Verdict.SUPERSEDED, Verdict.NOT_ALLOWED, Verdict.HOLD_EXPIRED)
 _FROM_MISSES: Final = (Verdict.ANSWERED_ELSEWHERE, Verdict.ID_CHANGED, Verdict.UNDECODABLE)
 
 _BROKEN: Final = frozenset(
@@ -298,9 +309,19 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
         lambda _: "the device answered that it will not or cannot",
     ),
     (
-        lambda case: case.command.state is CommandState.CANCELLED and case.code == Verdict.REFUSED_BY_SECOND,
+        _code(Verdict.REFUSED_BY_SECOND, CommandState.CANCELLED),
         Verdict.REFUSED_BY_SECOND,
         lambda case: f"{_second(case)} has refused it; the device was not told",
+    ),
+    (
+        _code(Verdict.SUPERSEDED, CommandState.CANCELLED),
+        Verdict.SUPERSEDED,
+        lambda _: "a later command took its place while it waited: nobody has it",
+    ),
+    (
+        _code(Verdict.NOT_ALLOWED, CommandState.CANCELLED),
+        Verdict.NOT_ALLOWED,
+        lambda _: "when it had its turn, a right that it needed was gone: nobody has it",
     ),
     (
         _state(CommandState.CANCELLED),
@@ -312,6 +333,7 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
         Verdict.HELD,
         lambda case: f"it waits to be sent to {case.command.device_id}, and nobody has it",
     ),
+    (_code(Verdict.HOLD_EXPIRED), Verdict.HOLD_EXPIRED, lambda _: "its hold ended before it was sent: nobody has it"),
     (_code(Verdict.NOT_APPROVED), Verdict.NOT_APPROVED, lambda _: "no second person has approved it in time"),
     (
         lambda case: _timed_out(case) and case.command.late is not None,

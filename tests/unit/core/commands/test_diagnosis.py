@@ -11,6 +11,7 @@ from app.core.commands.command import Command, CommandState
 from app.core.commands.diagnosis import Case, CommandDiagnosis, DeviceSighting, Verdict, judge
 from app.core.commands.misses import MissedMessage, Near, Target, alike, compare
 from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, DeliveryProgress
+from app.store.rules import superseded
 
 ID = "151-01M80ZQYYQW6PR18C8J3RFTSV5"
 TOPIC = "thing/product/SN1/services_reply"
@@ -51,6 +52,12 @@ def near(
         (case(CommandState.SUCCEEDED), Verdict.ANSWERED),
         (case(CommandState.FAILED), Verdict.DEVICE_REFUSED),
         (case(CommandState.CANCELLED), Verdict.CANCELLED),
+        (case(CommandState.CANCELLED, code="refused_by_second"), Verdict.REFUSED_BY_SECOND),
+        (case(CommandState.CANCELLED, code="superseded"), Verdict.SUPERSEDED),
+        (case(CommandState.CANCELLED, code="not_allowed_any_more"), Verdict.NOT_ALLOWED),
+        (case(CommandState.UNSENT, code="hold_expired"), Verdict.HOLD_EXPIRED),
+        (case(CommandState.UNSENT, code="not_approved"), Verdict.NOT_APPROVED),
+        (case(CommandState.FAILED, code="superseded"), Verdict.DEVICE_REFUSED),
         (case(CommandState.ACKNOWLEDGED), Verdict.WAITING),
         (case(CommandState.PENDING), Verdict.WAITING),
         (case(CommandState.PENDING, orphaned=True), Verdict.NODE_DIED),
@@ -98,6 +105,12 @@ def test_each_row_of_the_table(known: Case, verdict: Verdict) -> None:
     said: CommandDiagnosis = judge(known)
     assert said.code is verdict
     assert said.text
+
+
+def test_who_took_the_place_of_a_command_is_named() -> None:
+    ended = replace(command(CommandState.CANCELLED), error=superseded(ID))
+    said = judge(Case(ended, code="superseded"))
+    assert said.evidence == (f"command {ID} came after it in its lane, where only the last one waits",)
 
 
 def test_the_caller_of_a_dead_node_is_told_what_the_key_does_meanwhile() -> None:
