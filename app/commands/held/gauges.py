@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from app.core.commands.command import WaitReason
 from app.runtime.families import Family, Labels
@@ -21,7 +21,10 @@ OLDEST: Final = Family(
 STOPPED: Final = Family(
     "homing_lanes_stopped", "gauge", "Lanes of those devices in which commands wait until a person has them go on"
 )
-FAMILIES: Final = (HELD, OLDEST, STOPPED)
+OVERDUE: Final = Family(
+    "homing_held_overdue_seconds", "gauge", "How long the device that this node is to look at next has been due"
+)
+FAMILIES: Final = (HELD, OLDEST, STOPPED, OVERDUE)
 OTHER: Final = "other"
 """The device is there: an interlock or the broker is waited for, or a topic that another command occupies."""
 _WORDS: Final = (*WaitReason, OTHER)
@@ -36,10 +39,21 @@ class HeldSighting(NamedTuple):
     """The lane in which it waits for a person."""
 
 
+class WaitingPlace(Protocol):
+    """The devices that wait."""
+
+    def __contains__(self, device_id: object) -> bool:
+        """True if something waits for the device."""
+
+    @property
+    def overdue(self) -> float:
+        """For how many seconds the one that is due first has been so."""
+
+
 class HeldGauges:
     """`waiting` has the devices that wait; `seconds_to` says how long it is to an instant on the store's clock."""
 
-    def __init__(self, waiting: Container[str], seconds_to: Callable[[int], float]) -> None:
+    def __init__(self, waiting: WaitingPlace, seconds_to: Callable[[int], float]) -> None:
         self._waiting = waiting
         self._seconds_to = seconds_to
         self._seen: dict[str, Sequence[HeldSighting]] = {}
@@ -64,4 +78,9 @@ class HeldGauges:
         ages: dict[Labels, float] = {
             (word,): max(0.0, -self._seconds_to(oldest[word])) if word in oldest else 0.0 for word in _WORDS
         }
-        return [(HELD, {(word,): counts[word] for word in _WORDS}), (OLDEST, ages), (STOPPED, {(): len(stopped)})]
+        return [
+            (HELD, {(word,): counts[word] for word in _WORDS}),
+            (OLDEST, ages),
+            (STOPPED, {(): len(stopped)}),
+            (OVERDUE, {(): self._waiting.overdue}),
+        ]

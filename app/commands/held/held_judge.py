@@ -26,7 +26,7 @@ from app.core.errors import (
     UnavailableError,
 )
 from app.core.events.presence import Whereabouts
-from app.core.profiles.lanes import CommandLane
+from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.store.holds import HoldStore, Waits
 
 BLIND_US: Final = 1_000_000
@@ -184,6 +184,10 @@ class HeldJudge:
             excluded = f", or until {' and '.join(lane.excludes)} of it have nothing in flight" if lane.excludes else ""
             paced = f" at a pace of one in {lane.pace.total_seconds():g} s" if lane.pace else ""
             return f"{name} lets nothing go for {max(0.0, self.seconds_to(now.until)):.1f} s{paced}{excluded}"
+        line = now.waiting[::-1] if lane.order is LaneOrder.LIFO else now.waiting
+        if lane.order.has_a_first and command.id in line[1:]:
+            place = line.index(command.id)
+            return f"it goes through {name} as number {place + 1} in line, after command {line[place - 1]}"
         return f"it goes through {name}, after what is in flight there or came before it"
 
     def seconds_to(self, instant: int) -> float:

@@ -237,6 +237,13 @@ class WaitingDevices(Observer):
             return 0.0
         return max(0.0, self._due[0][0] - self._now()) if self._due else None
 
+    @property
+    def overdue(self) -> float:
+        """For how many seconds the device that is due first has been so."""
+        first = self._devices.get(next(iter(self._turns), ""))
+        due = [self._due[0][0]] if self._due else []
+        return max(0.0, self._now() - min([*due, *(() if first is None else (first.due,))], default=inf))
+
     def _look_at(self, device: WaitingDevice, at: float) -> None:
         if at < device.due:
             device.due = at

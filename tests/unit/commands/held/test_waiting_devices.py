@@ -6,7 +6,14 @@ from math import inf
 
 import pytest
 
-from app.commands.held.waiting_devices import FIRST_PAUSE, LATELY, UNHEARD_A_SECOND, WaitingDevice, WaitingDevices
+from app.commands.held.waiting_devices import (
+    FIRST_PAUSE,
+    LATELY,
+    SOON,
+    UNHEARD_A_SECOND,
+    WaitingDevice,
+    WaitingDevices,
+)
 from app.core.commands.routing import Follower
 from app.core.events.presence import Whereabouts
 from tests.contract.store_backends import ManualClock
@@ -131,3 +138,28 @@ def test_of_many_that_are_not_heard_so_many_are_looked_at_in_a_second(
     assert taken(waiting) is None
     clock.now += 2.0
     assert taken(waiting) is device
+
+
+def test_how_long_the_first_one_has_been_due_is_known(waiting: WaitingDevices, clock: ManualClock) -> None:
+    assert waiting.overdue == 0
+    for name in ("dock-1", "dock-2", "dock-3"):
+        waiting.add(name, f"{name} first")
+    waiting.heard("dock-1")
+    assert waiting.overdue == 0
+    clock.now += 40
+    waiting.heard("dock-2")
+    third = waiting.add("dock-3", "dock-3 second")
+    assert third is not None
+    waiting.take_turn(third)
+    assert waiting.overdue == pytest.approx(40 - SOON)
+    assert waiting.turn_taken() is third
+    first = waiting.taken()
+    assert first is not None
+    assert first.device_id == "dock-1"
+    clock.now += 5
+    assert waiting.overdue == pytest.approx(5 - SOON)
+    waiting.taken()
+    assert waiting.overdue == 0
+    waiting.take_turn(third)
+    clock.now += 7
+    assert waiting.overdue == pytest.approx(7)
