@@ -13,12 +13,13 @@ from app.core.commands.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
 from app.core.errors import InvalidInputError
 from app.core.events.instants import parse_position
-from app.core.identifiers import validate_idempotency_key, validate_method
+from app.core.identifiers import validate_idempotency_key, validate_method, validate_replaces
 from app.core.payload import JsonValue, kind_in_words
 from app.settings import Settings
 from app.webhooks.book import MOST_TOLD
 
-MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline", "hold", "not_before", "notify")
+_OF_HOLD: Final = ("hold", "not_before", "replaces")
+MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline", *_OF_HOLD, "notify")
 SHORTEST_TIMEOUT: Final = timedelta(milliseconds=1)
 SHORTEST_HOLD: Final = timedelta(seconds=1)
 LONGEST_HOLD: Final = timedelta(days=30)
@@ -75,6 +76,7 @@ class CommandBodyReader:
             if_offline=_if_offline(body.get("if_offline", _MISSING), hold),
             hold=hold,
             not_before=self._not_before(body.get("not_before", _MISSING), hold),
+            replaces=_replaces(body.get("replaces", _MISSING), hold),
             notify=_notify(body.get("notify", _MISSING)),
             idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
         )
@@ -145,6 +147,16 @@ def _hold(value: object) -> timedelta | None:
         low, high = format_duration(SHORTEST_HOLD), format_duration(LONGEST_HOLD)
         raise InvalidInputError("hold", f"{value} is out of range; allowed: {low} to {high}")
     return hold
+
+
+def _replaces(value: object, hold: timedelta | None) -> str:
+    if value is _MISSING:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidInputError("replaces", f"is {kind_in_words(value)}; a string is needed")
+    if hold is None:
+        raise InvalidInputError("hold", "is missing; replaces needs it, as it is about commands that wait")
+    return validate_replaces(value)
 
 
 def _if_offline(value: object, hold: timedelta | None) -> IfOffline | None:

@@ -89,6 +89,14 @@ _NotBefore = Annotated[
         "later.",
     ),
 ]
+_Replaces = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="A key. What waits for this device with the same key is cancelled, as this command takes its place. Needs "
+        "a --hold.",
+    ),
+]
 _Notify = Annotated[
     list[str] | None,
     typer.Option(metavar="WEBHOOK", help="The id of a webhook that receives the outcome. Repeatable."),
@@ -114,6 +122,7 @@ def send(  # noqa: PLR0913 - each is something that people type
     if_offline: _IfOffline = None,
     hold: _Hold = None,
     not_before: _NotBefore = None,
+    replaces: _Replaces = None,
     notify: _Notify = None,
     no_wait: _NoWait = False,
     dry_run: _DryRun = False,
@@ -142,6 +151,7 @@ def send(  # noqa: PLR0913 - each is something that people type
         "if_offline": None if if_offline is None else if_offline.value,
         "hold": None if hold is None else format_duration(parse_duration(hold)),
         "not_before": not_before,
+        "replaces": replaces,
         "idempotency_key": idempotency_key,
     }
     command: Command | None = None

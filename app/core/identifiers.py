@@ -57,10 +57,12 @@ _DEVICE_ID: Final = _AllowList("device_id", "A-Za-z0-9_.:-", "A-Z a-z 0-9 _ . : 
 _METHOD: Final = _AllowList("method", "A-Za-z0-9_.:/-", "A-Z a-z 0-9 _ . : / -", 128)  # such as device/rename
 _NODE_ID: Final = _AllowList("node_id", "A-Za-z0-9_.-", "A-Z a-z 0-9 _ . -", 64)
 _IDEMPOTENCY_KEY: Final = _AllowList("idempotency_key", "!-~", "the visible ASCII characters (no space)", 255)
+_REPLACES: Final = _AllowList("replaces", "!-~", "the visible ASCII characters (no space)", 64)
 
 _DEVICE_ID_PATTERN: Final = _DEVICE_ID.compiled()
 _NODE_ID_PATTERN: Final = _NODE_ID.compiled()
 _IDEMPOTENCY_KEY_PATTERN: Final = _IDEMPOTENCY_KEY.compiled()
+_REPLACES_PATTERN: Final = _REPLACES.compiled()
 _DOTS: Final = (".", "..")  # HTTP clients and file systems take these as "here" and "above"
 _NO_LEVELS: Final = frozenset(("", *_DOTS, CANARY))
 
@@ -73,6 +75,7 @@ DEVICE_ID: Final = r"(?!(?:.*/)?\.{0,2}(?:/|$))(?:[^+#$*%\x00-\x1f\x7f-\x9f]|%[0
 METHOD: Final = r"(?!(?:.*/)?\.{0,2}(?:/|$))" + _METHOD.pattern
 _METHOD_PATTERN: Final = re.compile(METHOD)
 IDEMPOTENCY_KEY: Final = _IDEMPOTENCY_KEY.pattern
+REPLACES: Final = _REPLACES.pattern
 COMMAND_ID: Final = "(?:[01][0-9][0-9]|2[0-4][0-9]|25[0-5])-[0-7][0-9A-HJKMNP-TV-Z]{25}"  # a ULID has no I, L, O, U
 _COMMAND_ID_PATTERN: Final = re.compile(COMMAND_ID)
 _COMMAND_ID_LENGTH: Final = 30
@@ -169,6 +172,13 @@ def validate_idempotency_key(key: str) -> str:
     """The key itself when it is 1 to 255 visible ASCII characters; raises InvalidInputError."""
     if not _IDEMPOTENCY_KEY_PATTERN.fullmatch(key):
         raise _IDEMPOTENCY_KEY.error(key)
+    return key
+
+
+def validate_replaces(key: str) -> str:
+    """The key itself under which a command takes the place of others; raises InvalidInputError."""
+    if not _REPLACES_PATTERN.fullmatch(key):
+        raise _REPLACES.error(key)
     return key
 
 

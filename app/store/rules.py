@@ -116,6 +116,11 @@ def superseded(by: str) -> bytes:
     return fault("superseded", f"command {by} came after it in its lane, where only the last one waits")
 
 
+def replaced(by: str) -> bytes:
+    """The error of a command that waited under a key, of which the last one stays."""
+    return fault("superseded", f"command {by} came after it, and takes the place of what waits with the same key")
+
+
 def refused_by_second(decision: ApprovalDecision) -> bytes:
     """The error of a command that a second person has refused."""
     return fault("refused_by_second", f"{decision.name} has refused it: {decision.note or 'no reason was given'}")

@@ -109,6 +109,8 @@ def _send(books: Books, device: str, headers: Mapping[str, str], body: object) -
         answer = books.answers.get((device, body["method"])) or _not_given(books, device, body["method"])
         waits = answer.state == "unsent" and "hold" in body
         end(command, Answer("held", None, None) if waits else answer)
+        if waits and "replaces" in body:
+            _replace(books, command, body["replaces"])
         books.keys[key] = command["id"]
         books.commands[command["id"]] = command
     command = books.commands[books.keys[key]]
@@ -116,6 +118,15 @@ def _send(books: Books, device: str, headers: Mapping[str, str], body: object) -
     wait = float(prefer.removeprefix("wait=")) if prefer.startswith("wait=") else 0.0 if prefer else 60.0
     books.changed.wait_for(lambda: command["state"] in OUTCOMES, wait)
     return _answer_to(command)
+
+
+def _replace(books: Books, command: dict[str, Any], key: object) -> None:
+    """Have a command take the place of what waits for its device with its key."""
+    command["hold"] = {"waits_for": ["device"], "replaces": key}
+    for one in books.commands.values():
+        same = one["device_id"] == command["device_id"] and (one.get("hold") or {}).get("replaces") == key
+        if same and one["state"] == "held":
+            end(one, Answer("cancelled", None, ("superseded", f"command {command['id']} came after it")))
 
 
 def _not_given(books: Books, device: str, method: str) -> Answer:

@@ -56,6 +56,7 @@ def send(  # noqa: PLR0913 - each is a member of the body or a header
     if_offline: IfOffline | None,
     hold: timedelta | str | None,
     not_before: datetime | str | None,
+    replaces: str | None,
     notify: Sequence[str],
 ) -> Request:
     """Send a command. The key makes it safe to send this again."""
@@ -74,6 +75,8 @@ def send(  # noqa: PLR0913 - each is a member of the body or a header
         body["hold"] = duration(hold)
     if not_before is not None:
         body["not_before"] = not_before if isinstance(not_before, str) else not_before.isoformat()
+    if replaces is not None:
+        body["replaces"] = replaces
     if notify:
         body["notify"] = list(notify)
     most = {True: WAIT, False: timedelta()}[wait] if isinstance(wait, bool) else max(wait, timedelta())

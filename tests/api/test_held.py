@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -235,6 +236,11 @@ async def tell_unseen(rig: Rig) -> None:
         ({"hold": "1h", "not_before": "tomorrow"}, "not_before", "is no instant"),
         ({"hold": "1h", "not_before": "2026-01-01T00:00:00"}, "not_before", "is no instant"),
         ({"hold": "1h", "not_before": 1}, "not_before", "an instant in RFC 3339 is needed"),
+        ({"replaces": "cover"}, "hold", "is missing; replaces needs it"),
+        ({"hold": "1h", "replaces": None}, "replaces", "a string is needed"),
+        ({"hold": "1h", "replaces": ""}, "replaces", "is empty"),
+        ({"hold": "1h", "replaces": "a b"}, "replaces", "U+0020 at index 1 is not allowed"),
+        ({"hold": "1h", "replaces": "x" * 65}, "replaces", "has 65 characters; allowed: 1 to 64 of"),
         ({"hold": "1h", "order": "fifo"}, "order", "is unknown"),
         ({"hold": "1h", "lane": "flight"}, "lane", "is unknown"),
     ],
@@ -244,6 +250,47 @@ async def test_what_cannot_be_meant_is_refused(keeping: Rig, members: dict[str, 
     assert answer.status_code == 422
     assert [one["field"] for one in answer.json()["errors"]] == [field]
     assert says in answer.json()["errors"][0]["reason"]
+
+
+async def test_a_newer_one_takes_the_place_of_what_waits_with_its_key(keeping: Rig) -> None:
+    await away(keeping)
+    first = (await keeping.send("ok", hold="8h", replaces="cover", headers={"Idempotency-Key": "k"})).json()
+    second = (await keeping.send("ok", hold="8h", replaces="cover")).json()
+    assert second["hold"]["replaces"] == "cover"
+    gone = (await keeping.http.get(f"/v1/commands/{first['id']}")).json()
+    assert (gone["state"], gone["error"]["code"]) == ("cancelled", "superseded")
+    explained = (await keeping.http.get(f"/v1/commands/{first['id']}/explain")).json()["verdict"]
+    assert explained["code"] == "superseded"
+    assert second["id"] in explained["evidence"][0]
+    other = await keeping.send("ok", hold="8h", headers={"Idempotency-Key": "k"})
+    assert other.status_code == 422, "the key is part of what an idempotency key stands for"
+    await tell(keeping, online=True)
+    await becomes(keeping, second, "succeeded")
+    assert [one["id"] for one in keeping.device.received] == [second["id"]]
+
+
+async def test_who_waits_for_a_replaced_one_is_told(keeping: Rig) -> None:
+    await away(keeping)
+    waits = asyncio.create_task(keeping.send("ok", hold="1h", replaces="cover", headers={"Prefer": "wait=30"}))
+
+    async def is_held() -> bool:
+        return bool((await keeping.http.get("/v1/commands?state=held")).json()["commands"])
+
+    await eventually(is_held)
+    await keeping.send("ok", hold="1h", replaces="cover")
+    answer = await waits
+    assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+
+
+async def test_the_timeline_has_the_last_claim(keeping: Rig) -> None:
+    await away(keeping)
+    command = (await keeping.send("ok", hold="1h")).json()
+    await tell(keeping, online=True)
+    await becomes(keeping, command, "succeeded")
+    steps = (await keeping.http.get(f"/v1/commands/{command['id']}/explain")).json()["timeline"]
+    assert [one["reason"] for one in steps if one["what"] == "claimed"] == ["claim 1"]
+    whats = [one["what"] for one in steps]
+    assert whats.index("registered") < whats.index("claimed") < whats.index("succeeded")
 
 
 async def test_a_hold_lasts_beyond_its_instant(keeping: Rig) -> None:

@@ -76,6 +76,17 @@ async def test_what_is_held_comes_back_at_once(homing: AnyHoming, place: Place) 
     assert (await done(homing.cancel, held.id)).state == "cancelled"
 
 
+async def test_a_newer_one_takes_the_place_of_what_waits_with_its_key(homing: AnyHoming, place: Place) -> None:
+    device = homing.device("drone-9", profile="dji")
+    first = await done(device.send, "cover_open", hold="8h", replaces="cover")
+    other = await done(device.send, "cover_open", hold="8h", replaces="lamp")
+    second = await done(homing.send, "drone-9", "cover_close", profile="dji", hold="8h", replaces="cover")
+    assert second.raw["hold"]["replaces"] == "cover"
+    found = await done(homing.get, first.id)
+    assert (found.state, found.error and found.error.code) == ("cancelled", "superseded")
+    assert [(await done(homing.get, one.id)).state for one in (other, second)] == ["held", "held"]
+
+
 async def test_the_same_key_is_the_same_command(homing: AnyHoming, place: Place) -> None:
     first = await done(homing.send, place.device, "ok", idempotency_key="k1")
     second = await done(homing.send, place.device, "ok", idempotency_key="k1")

@@ -261,6 +261,7 @@ def registration(
     lane: CommandLane | None = None,
     waits: timedelta | None = None,
     approval: timedelta | None = None,
+    replaces: str = "",
 ) -> Registration:
     """Return a registration; with `waits` it is held for so long if its lane has no room."""
     hold = HoldRequest(waits, "somebody", only_if_taken=True) if waits is not None else None
@@ -279,7 +280,7 @@ def registration(
         fingerprint=fingerprint,
         if_offline=if_offline,
         notify=notify,
-        hold=hold if held is None else HoldRequest(held, "somebody", not_before, approval=approval),
+        hold=hold if held is None else HoldRequest(held, "somebody", not_before, approval=approval, replaces=replaces),
         lane=lane,
     )
 

@@ -15,7 +15,7 @@ from app.core.commands.reception import reception_of, reception_of_finding
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import CommandLane, LaneOrder
 from app.core.profiles.probes import ProbeFinding
-from app.store.rules import error_of_finding, refused_by_second, superseded
+from app.store.rules import error_of_finding, refused_by_second, replaced, superseded
 from tests.contract.store_rows import FAR_AHEAD, ORDER_OF_STATES, UNKNOWN, Plain, Row, S
 
 
@@ -44,6 +44,8 @@ class Model:
         if not held and self._busy(new):
             return "DeviceBusyError"
         if new.hold is None or new.hold.approval is None:
+            for row in self._namesakes(new):
+                row.cancel(replaced(new.command_id))
             self._supersede(new)
         self.turns += 1
         state = S.HELD if held else S.PENDING
@@ -57,8 +59,26 @@ class Model:
     def _supersede(self, new: Registration) -> None:
         if new.lane is not None and new.lane.order is LaneOrder.LATEST:
             for row in self._line(new):
-                row.state, row.error = S.CANCELLED, superseded(new.command_id)
-                row.freed.update(one.topic for one in row.registration.expectations)
+                row.cancel(superseded(new.command_id))
+
+    def _namesakes(self, new: Registration) -> list[Row]:
+        """Return those that wait at the device of a command with its key, first come first."""
+        if new.hold is None or not new.hold.replaces:
+            return []
+        rows = [one for one in self.rows.values() if one.registration.device_id == new.device_id]
+        same = [one for one in rows if one.registration.hold and one.registration.hold.replaces == new.hold.replaces]
+        return [one for one in same if one.state is S.HELD]
+
+    def _last_one_stays(self, row: Row) -> bool:
+        """Return whether a command that waits makes way for a later one; those before it make way for it."""
+        same = self._namesakes(row.registration)
+        place = same.index(row) if row in same else 0
+        for one in same[:place]:
+            one.cancel(replaced(row.registration.command_id))
+        later = [one for one in same[place + 1 :] if not one.unapproved]
+        if later:
+            row.cancel(replaced(later[-1].registration.command_id))
+        return bool(later)
 
     def decide(self, identity: str, decision: ApprovalDecision) -> Plain:
         row = self.rows.get(identity)
@@ -70,13 +90,13 @@ class Model:
             return (False, None)
         row.decision = decision
         if not decision.approves:
-            row.state, row.error = S.CANCELLED, refused_by_second(decision)
-            row.freed.update(one.topic for one in row.registration.expectations)
+            row.cancel(refused_by_second(decision))
             return (True, row.outcome())
         row.state = S.CANCELLED  # it takes no place of its own
         self._supersede(row.registration)
         self.turns += 1
         row.state, row.ready = S.HELD, self.turns
+        self._last_one_stays(row)
         return (True, None)
 
     def _line(self, new: Registration) -> list[Row]:
@@ -190,7 +210,7 @@ class Model:
         if row.state is S.PENDING and row.token == token:
             row.state = S.HELD
             self.values = {value: one for value, one in self.values.items() if one != identity}
-            return not self._gives_way(row)
+            return not (self._gives_way(row) or self._last_one_stays(row))
         if row.state is S.HELD:
             row.token = token
         return row.state is S.HELD
@@ -200,8 +220,7 @@ class Model:
         line = self._line(row.registration)
         if row.registration.lane is None or row.registration.lane.order is not LaneOrder.LATEST or line[-1] is row:
             return False
-        row.state, row.error = S.CANCELLED, superseded(line[-1].registration.command_id)
-        row.freed.update(one.topic for one in row.registration.expectations)
+        row.cancel(superseded(line[-1].registration.command_id))
         return True
 
     def _join(self, row: Row, new: Registration) -> Plain:

@@ -112,6 +112,11 @@ class Row:
             return self.sender
         return self.registration.home_node
 
+    def cancel(self, error: bytes) -> None:
+        """End it while it waits."""
+        self.state, self.error = S.CANCELLED, error
+        self.freed.update(one.topic for one in self.registration.expectations)
+
     def rest(self) -> None:
         """Note that it had an outcome that is not success after it was sent."""
         self.rests = self.registration.lane is not None and bool(self.registration.lane.rest)

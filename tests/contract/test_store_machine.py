@@ -124,6 +124,7 @@ class Histories(RuleBasedStateMachine):
             lane=data.draw(lanes),
             not_before=data.draw(st.sampled_from([None, None, None, 1, FAR_AHEAD])),
             approval=data.draw(st.sampled_from([None, None, HOUR])),
+            replaces=data.draw(st.sampled_from(["", "", "cover", "lamp"])),
         )
         self.made.append(wanted)
         self.agreed(self.model.register(wanted), lambda store: store.register(wanted))

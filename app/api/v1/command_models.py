@@ -115,6 +115,18 @@ class CommandBody(SchemaModel):
             )
         ),
     ] = None
+    replaces: Annotated[
+        str | SkipJsonSchema[None],
+        Field(
+            description=(
+                "A key. Commands with the same key that are held for this device are `cancelled`, with the code "
+                "`superseded`, when this one comes, or once a second person has approved it. What was sent goes on. It "
+                "needs a `hold`."
+            ),
+            json_schema_extra=said(identifiers.REPLACES),
+            examples=["cover"],
+        ),
+    ] = None
     notify: Annotated[
         list[str],
         Field(
@@ -235,6 +247,10 @@ class HoldFacts(SchemaModel):
     ] = None
     lane: Annotated[
         str | SkipJsonSchema[None], Field(description="The lane of its device through which it goes, if there is one.")
+    ] = None
+    replaces: Annotated[
+        str | SkipJsonSchema[None],
+        Field(description="The key under which a later command of the device takes its place, if it has one."),
     ] = None
     approval: Annotated[
         ApprovalFacts | SkipJsonSchema[None], Field(description="The approval that it needs, if it needs one.")

@@ -46,6 +46,8 @@ class CommandRequest:
     """The time that it may wait to be sent; None: it is sent at once, or not at all."""
     not_before: int | None = None
     """The instant before which it is not sent, in microseconds since 1970; only with `hold`."""
+    replaces: str = ""
+    """The key of what it takes the place of; only with `hold`, and empty if it has none."""
     approval: timedelta | None = None
     """The time within which a second person has to approve it; None if none is needed."""
     by_homing: bool = False
@@ -120,9 +122,14 @@ def _hold(request: CommandRequest, rule: LaneRule | None, caller: Caller | None)
     if not lasts:
         return None
     who = "" if caller is None else caller.lasting().to_text()
-    if request.approval is not None:
-        return HoldRequest(lasts, who, request.not_before, approval=min(request.approval, lasts))
-    return HoldRequest(lasts, who, request.not_before, only_if_taken=request.hold is None)
+    return HoldRequest(
+        lasts,
+        who,
+        request.not_before,
+        only_if_taken=request.hold is None and request.approval is None,
+        approval=None if request.approval is None else min(request.approval, lasts),
+        replaces=request.replaces,
+    )
 
 
 def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectation, ...]:
@@ -157,6 +164,8 @@ def _fingerprint(request: CommandRequest) -> str:
         told.append(["hold", request.hold.total_seconds()])
     if request.not_before is not None:
         told.append(["not_before", request.not_before])
+    if request.replaces:
+        told.append(["replaces", request.replaces])
     if request.notify:
         told.append(list(request.notify))
     body = to_json(told)  # not orjson, which writes 1e16 where nodes of 0.2.0 write 1e+16

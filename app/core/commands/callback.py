@@ -36,13 +36,15 @@ class HoldRequest:
     """True if the command is sent at once if its lane has room."""
     approval: timedelta | None = None
     """The time within which a second person has to approve it; None if it needs nobody."""
+    replaces: str = ""
+    """The key of what it takes the place of, see `Hold`."""
 
     def begun(self, created_at: int, timeout: timedelta) -> Hold:
         """The hold of a command that is registered at that instant (µs)."""
         microsecond = timedelta(microseconds=1)
         approval = None if self.approval is None else Approval(created_at + self.approval // microsecond)
         until = created_at + self.lasts // microsecond
-        return Hold(until, timeout, self.who, not_before=self.not_before, approval=approval)
+        return Hold(until, timeout, self.who, not_before=self.not_before, approval=approval, replaces=self.replaces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,8 @@ class Hold:
     """The instant before which it is not sent, in microseconds on the store's clock; None if it has none."""
     approval: Approval | None = None
     """The approval of a second person that it needs; None if it needs none."""
+    replaces: str = ""
+    """A key of its caller: of the commands with it that wait at a device the last one stays. Empty if it has none."""
 
     @property
     def awaits_approval(self) -> bool:

@@ -16,4 +16,6 @@ def fingerprint_of(command: Command) -> str:
         *(command.one_way, command.if_offline, None if command.lane is None else command.lane.name),
         *((None, None, None) if hold is None else (hold.until, hold.timeout.total_seconds(), hold.not_before)),
     ]
+    if hold is not None and hold.replaces:
+        said.append(["replaces", hold.replaces])
     return blake2b(to_json(said), digest_size=12).hexdigest()

@@ -12,7 +12,8 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `occupied` | topics on which it waits, or which it keeps in quarantine |
 | `verified` | what a probe found after it had timed out, or null |
 | `reports`, `count` | number and instant (µs) of each report that is kept; how many there were |
-| `hold` | until, timeout (µs), claims, caller, given back (µs), token of a claim, not before (µs), approval, or null |
+| `hold` | until, timeout (µs), claims, caller, given back (µs), token of a claim, not before (µs), approval; key |
+|        | of what it takes the place of, where it has one; or null |
 | `sizes` | of params, result, error, progress, late and each report; -1 where there is none |
 """
 
@@ -96,9 +97,10 @@ def _record(command_id: str, head: dict[str, Any], rest: bytes) -> Record:
         reception = _reception(*head["reception"])
     hold, claim = None, ""
     if head.get("hold") is not None:
-        until, timeout, claims, who, given_back_at, claim, not_before, *approved = head["hold"]
-        approval = Approval.of_text(approved[0]) if approved and approved[0] is not None else None
-        hold = Hold(until, timedelta(microseconds=timeout), who, claims, given_back_at, not_before, approval)
+        until, timeout, claims, who, given_back_at, claim, not_before, *more = head["hold"]
+        approval = Approval.of_text(more[0]) if more and more[0] is not None else None
+        lasts = timedelta(microseconds=timeout)
+        hold = Hold(until, lasts, who, claims, given_back_at, not_before, approval, *more[1:])
     verified = head.get("verified")
     command = replace(
         registration.command(created_at, deadline),
@@ -144,7 +146,7 @@ def _reception(received_at: int | None, correlation: str, size: int, finding: st
 def _hold(hold: Hold, claim: str) -> list[Any]:
     approval = None if hold.approval is None else hold.approval.to_text()
     told = (hold.until, micros(hold.timeout), hold.claims, hold.who, hold.given_back_at, claim, hold.not_before)
-    return [*told, approval]
+    return [*told, approval, *((hold.replaces,) if hold.replaces else ())]
 
 
 def _about(one: Registration) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class AsyncCommandCalls:
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
         not_before: datetime | str | None = None,
+        replaces: str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -44,7 +45,8 @@ class AsyncCommandCalls:
         node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
         it is the same command. `notify` names webhooks that are told of its outcome. With `hold` it may wait so long
         for a device that is away; then True does not wait either, and the command comes back as `held`. It is not sent
-        before `not_before`, an instant with its zone.
+        before `not_before`, an instant with its zone, and what waits for the device with the same key `replaces` is
+        cancelled.
 
         Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
         """
@@ -60,6 +62,7 @@ class AsyncCommandCalls:
             if_offline=if_offline,
             hold=hold,
             not_before=not_before,
+            replaces=replaces,
             notify=notify,
         )
         command = answers.command_sent(await self._session.exchange(request))
@@ -67,7 +70,7 @@ class AsyncCommandCalls:
             return command
         return await self.wait(command.id)
 
-    async def dry_run(
+    async def dry_run(  # noqa: PLR0913 - each is a member of the body or a header
         self,
         device_id: str,
         method: str,
@@ -79,6 +82,7 @@ class AsyncCommandCalls:
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
         not_before: datetime | str | None = None,
+        replaces: str | None = None,
         idempotency_key: str | None = None,
     ) -> JsonObject:
         """Say what would become of a command: whether it would be sent, would wait or be refused, and why.
@@ -97,6 +101,7 @@ class AsyncCommandCalls:
             if_offline=if_offline,
             hold=hold,
             not_before=not_before,
+            replaces=replaces,
             notify=(),
         )
         return answers.body_of(await self._session.exchange(operations.dry_run(request)))

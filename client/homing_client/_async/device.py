@@ -19,7 +19,7 @@ class AsyncDevice:
         self.id: Final = device_id
         self.profile: Final = profile
 
-    async def send(
+    async def send(  # noqa: PLR0913 - each is a member of the body or a header
         self,
         method: str,
         params: Any = None,  # noqa: ANN401 - any JSON value
@@ -29,6 +29,7 @@ class AsyncDevice:
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
         not_before: datetime | str | None = None,
+        replaces: str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -44,6 +45,7 @@ class AsyncDevice:
             if_offline=if_offline,
             hold=hold,
             not_before=not_before,
+            replaces=replaces,
             notify=notify,
             wait=wait,
             idempotency_key=idempotency_key,

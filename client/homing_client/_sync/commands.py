@@ -35,6 +35,7 @@ class CommandCalls:
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
         not_before: datetime | str | None = None,
+        replaces: str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -45,7 +46,8 @@ class CommandCalls:
         node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
         it is the same command. `notify` names webhooks that are told of its outcome. With `hold` it may wait so long
         for a device that is away; then True does not wait either, and the command comes back as `held`. It is not sent
-        before `not_before`, an instant with its zone.
+        before `not_before`, an instant with its zone, and what waits for the device with the same key `replaces` is
+        cancelled.
 
         Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
         """
@@ -61,6 +63,7 @@ class CommandCalls:
             if_offline=if_offline,
             hold=hold,
             not_before=not_before,
+            replaces=replaces,
             notify=notify,
         )
         command = answers.command_sent(self._session.exchange(request))
@@ -68,7 +71,7 @@ class CommandCalls:
             return command
         return self.wait(command.id)
 
-    def dry_run(
+    def dry_run(  # noqa: PLR0913 - each is a member of the body or a header
         self,
         device_id: str,
         method: str,
@@ -80,6 +83,7 @@ class CommandCalls:
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
         not_before: datetime | str | None = None,
+        replaces: str | None = None,
         idempotency_key: str | None = None,
     ) -> JsonObject:
         """Say what would become of a command: whether it would be sent, would wait or be refused, and why.
@@ -98,6 +102,7 @@ class CommandCalls:
             if_offline=if_offline,
             hold=hold,
             not_before=not_before,
+            replaces=replaces,
             notify=(),
         )
         return answers.body_of(self._session.exchange(operations.dry_run(request)))

@@ -20,7 +20,7 @@ class Device:
         self.id: Final = device_id
         self.profile: Final = profile
 
-    def send(
+    def send(  # noqa: PLR0913 - each is a member of the body or a header
         self,
         method: str,
         params: Any = None,  # noqa: ANN401 - any JSON value
@@ -30,6 +30,7 @@ class Device:
         if_offline: IfOffline | None = None,
         hold: timedelta | str | None = None,
         not_before: datetime | str | None = None,
+        replaces: str | None = None,
         notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
@@ -45,6 +46,7 @@ class Device:
             if_offline=if_offline,
             hold=hold,
             not_before=not_before,
+            replaces=replaces,
             notify=notify,
             wait=wait,
             idempotency_key=idempotency_key,

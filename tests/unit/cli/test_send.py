@@ -95,6 +95,8 @@ def test_all_that_a_body_may_have_can_be_typed(homing: Homing, fake_node: FakeNo
         "8h",
         "--not-before",
         "2026-11-21T10:00:00Z",
+        "--replaces",
+        "cover",
     ]
     assert homing("send", "dock-1", "cover_open", *typed, "--node", fake_node.url)[0] == 0
     assert set(fake_node.asked[0][3]) == set(MEMBERS)

@@ -11,13 +11,14 @@ from app.core.profiles.lanes import CommandLane, LaneOrder, lane_topic
 from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Restarted, Resumed, Waits
 from app.store.memory.commands.lanes import closed_until, note_sent, occupancy
 from app.store.memory.commands.records import CommandTable, Record
-from app.store.rules import LANE_LOOK, marked_by, micros
+from app.store.memory.commands.replacing import last_one_stays
+from app.store.rules import LANE_LOOK, marked_by, micros, superseded
 
 
 class MemoryHolds:
-    """The held commands of the table. `give_way` cancels one that waits, as that with such an id came after it."""
+    """The held commands of the table. `give_way` cancels one that waits, with an error that names who came after it."""
 
-    def __init__(self, table: CommandTable, give_way: Callable[[Record, str], None]) -> None:
+    def __init__(self, table: CommandTable, give_way: Callable[[Record, bytes], None]) -> None:
         self._table = table
         self._give_way = give_way
 
@@ -107,12 +108,12 @@ class MemoryHolds:
         self._table.indexes.give_back(registration)
         self._table.expire(record, latest)
         self._table.has_changed(record)
-        if registration.lane is None or registration.lane.order is not LaneOrder.LATEST:
-            return True
-        last = self._table.line(registration)[-1]
-        if last is not record:
-            self._give_way(record, last.command.id)
-        return last is record
+        if registration.lane is not None and registration.lane.order is LaneOrder.LATEST:
+            last = self._table.line(registration)[-1]
+            if last is not record:
+                self._give_way(record, superseded(last.command.id))
+                return False
+        return not last_one_stays(self._table, record, self._give_way)
 
 
 def begin_flight(table: CommandTable, record: Record, home: str) -> None:

@@ -6,7 +6,6 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
-from app.core.commands.command import CommandState
 from app.core.memory import RECORDS_BYTES
 from app.runtime.telemetry import Fill
 from app.store.memory.commands.echo_states import MemoryEchoStates
@@ -14,9 +13,8 @@ from app.store.memory.commands.history import MemoryCommandHistory
 from app.store.memory.commands.holds import MemoryHolds
 from app.store.memory.commands.questions import MemoryQuestionTurns
 from app.store.memory.commands.reader import MemoryCommandReader
-from app.store.memory.commands.records import Changed, CommandTable, Record, nobody
+from app.store.memory.commands.records import Changed, CommandTable, nobody
 from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
-from app.store.rules import superseded
 from app.store.server_starts import OneStart
 
 
@@ -46,13 +44,10 @@ class MemoryStateStore(
         MemoryCommandReader.__init__(self, table)
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)
-        MemoryHolds.__init__(self, table, self._cancel_for)
+        MemoryHolds.__init__(self, table, self.give_way)
         MemoryQuestionTurns.__init__(self, table)
         self.states: Final = MemoryEchoStates(table)
         self.starts: Final = OneStart()
-
-    def _cancel_for(self, record: Record, later: str) -> None:
-        self._settle(record, CommandState.CANCELLED, None, superseded(later), "")
 
     @property
     def table(self) -> CommandTable:

@@ -22,7 +22,6 @@ from app.core.errors import (
     DeviceBusyError,
     IdempotencyMismatchError,
     IllegalTransitionError,
-    TooManyHeldError,
 )
 from app.core.identifiers import partition_of_command
 from app.core.profiles.correlation import Correlation
@@ -35,6 +34,8 @@ from app.store.memory.commands.history import note_report
 from app.store.memory.commands.holds import begin_flight
 from app.store.memory.commands.lanes import note_end, note_sent, occupancy
 from app.store.memory.commands.records import CommandTable, Record
+from app.store.memory.commands.replacing import last_one_stays, namesakes
+from app.store.memory.commands.room import check_room
 from app.store.memory.commands.stream import MemoryCommandChanges
 from app.store.memory.fleets import MemoryFleets
 from app.store.memory.schedules import MemorySchedules
@@ -43,9 +44,6 @@ from app.store.rules import (
     CONFIRMED_FROM,
     HOLD_EXPIRED,
     MAX_JOINED,
-    MOST_HELD,
-    MOST_HELD_OF_LANE,
-    MOST_HELD_OF_PARTITION,
     NO_RESPONSE,
     NOT_APPROVED,
     SWEEP_LIMIT,
@@ -58,8 +56,8 @@ from app.store.rules import (
     not_confirmed,
     not_verified,
     refused_by_second,
+    replaced,
     superseded,
-    too_many_held,
     verified_annex,
     verified_news,
 )
@@ -96,8 +94,12 @@ class MemoryCommandWriter:
         if joined is not None:
             return joined
         held = registration.begins_held or self._is_taken(registration)
-        self._admit(registration, held=held)
-        if registration.hold is None or registration.hold.approval is None:  # else once it is approved
+        at_once = registration.hold is None or registration.hold.approval is None  # else once it is approved
+        make_way = namesakes(self._table, registration) if at_once else ()
+        self._admit(registration, make_way, held=held)
+        for one in make_way:
+            self.give_way(one, replaced(registration.command_id))
+        if at_once:
             self._supersede(registration)
         now = self._table.now()
         command = registration.command(now, now + micros(registration.longest(held=held)), held=held)
@@ -255,6 +257,7 @@ class MemoryCommandWriter:
             self._supersede(record.registration)
             self._table.indexes.stand_in_line(record.registration)
             self._table.has_changed(record)
+            last_one_stays(self._table, record, self.give_way)
             return Decided(won=True)
         self._settle(record, CommandState.CANCELLED, None, refused_by_second(decision), finisher)
         return Decided(won=True, outcome=record.settled)
@@ -295,28 +298,23 @@ class MemoryCommandWriter:
         lane = registration.lane
         if lane is not None and lane.order is LaneOrder.LATEST:
             for one in self._table.line(registration):
-                self._settle(one, CommandState.CANCELLED, None, superseded(registration.command_id), "")
+                self.give_way(one, superseded(registration.command_id))
 
-    def _admit(self, registration: Registration, *, held: bool) -> None:
+    def give_way(self, record: Record, error: bytes) -> None:
+        """Cancel one that waits, as another one came after it."""
+        self._settle(record, CommandState.CANCELLED, None, error, "")
+
+    def _admit(self, registration: Registration, make_way: Sequence[Record], *, held: bool) -> None:
         table = self._table
         if not held:
             table.check_free(registration)
         else:
-            self._check_room(registration)
+            check_room(table, registration, make_way)
         if table.taken >= table.max_bytes:
             raise CapacityError(
                 f"the store of this process has {len(table.records)} commands in {table.max_bytes} bytes, its limit; "
                 "they go when their retention ends"
             )
-
-    def _check_room(self, registration: Registration) -> None:
-        partition = partition_of_command(registration.command_id)
-        near = [one for one in self._table.indexes.held if partition_of_command(one) == partition]
-        own = sum(self._table.records[one].command.device_id == registration.device_id for one in near)
-        full = len(self._table.line(registration)) >= MOST_HELD_OF_LANE
-        if full or own >= MOST_HELD or len(near) >= MOST_HELD_OF_PARTITION:
-            lane = None if registration.lane is None else registration.lane.name
-            raise TooManyHeldError(too_many_held(registration.device_id, lane))
 
     def _named_by(self, answer: Answer, now: int) -> str | None:
         if answer.correlation in (Correlation.ID, Correlation.ECHO):

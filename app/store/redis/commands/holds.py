@@ -20,7 +20,7 @@ from app.store.redis.commands.timed_scripts import TimedScripts
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
 from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_PASS_ON, HOLD_RESUME
 from app.store.redis.driver.unreadable import Unreadable
-from app.store.rules import MOST_HELD_OF_PARTITION, busy, marked_by, micros, superseded
+from app.store.rules import MOST_HELD_OF_PARTITION, busy, marked_by, micros, replaced, superseded
 
 _BUSY: Final = "the device of the command"
 _NOTE_MS: Final = 600_000
@@ -100,7 +100,8 @@ class RedisHolds:
         )
 
     async def give_back(self, command_id: str, token: str) -> bool:
-        held = bool(await self._lanes.run(HOLD_GIVE_BACK, keys_of(command_id), command_id, token, superseded("*")))
+        errors = superseded("*"), replaced("*")
+        held = bool(await self._lanes.run(HOLD_GIVE_BACK, keys_of(command_id), command_id, token, *errors))
         if held:
             await note_held(self._lanes, f"{command_id} {token}")
         return held

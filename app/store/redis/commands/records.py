@@ -26,7 +26,7 @@ Fields = Mapping[str, bytes | None]
 
 OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
 VERSION_FIELD: Final = "v"
-HOLD_FIELDS: Final = ("hold", "who", "not_before", "approval")
+HOLD_FIELDS: Final = ("hold", "who", "not_before", "approval", "replaces")
 COMMAND_FIELDS: Final = (
     *OUTCOME_FIELDS,
     VERSION_FIELD,
@@ -139,6 +139,7 @@ def _hold(fields: Fields) -> Hold | None:
         given_back_at=given_back[0] if given_back else None,
         not_before=None if not_before is None else _instant(not_before),
         approval=None if approval is None else Approval.of_text(approval.decode()),
+        replaces=(fields.get("replaces") or b"").decode(),
     )
 
 

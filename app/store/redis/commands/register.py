@@ -37,6 +37,7 @@ from app.store.rules import (
     busy,
     lane_taken,
     micros,
+    replaced,
     superseded,
     too_many_held,
 )
@@ -128,11 +129,13 @@ class RedisRegister:
 def _held_arguments(registration: Registration) -> list[Argument]:
     hold = registration.hold
     if hold is None:
-        return [""] * 6 if registration.lane is not None else []
+        return [""] * 8 if registration.lane is not None else []
     condition: Argument = "taken" if hold.only_if_taken else ""
     if hold.approval is not None:
         condition = micros(hold.approval)
-    return [micros(hold.lasts), hold.who, MOST_HELD, MOST_HELD_OF_PARTITION, hold.not_before or "", condition]
+    makes_way = replaced(registration.command_id) if hold.replaces else b""
+    bounds = (MOST_HELD, MOST_HELD_OF_PARTITION)
+    return [micros(hold.lasts), hold.who, *bounds, hold.not_before or "", condition, hold.replaces, makes_way]
 
 
 def _lane_arguments(registration: Registration) -> list[Argument]:

@@ -56,6 +56,7 @@ from app.store.rules import (
     not_confirmed,
     not_verified,
     refused_by_second,
+    replaced,
     superseded,
     verified_annex,
     verified_news,
@@ -205,9 +206,9 @@ class RedisCommandWriter:
             return Decided(won=False)
         word = "approved" if decision.approves else "refused"
         error = refused_by_second(decision)
-        instead = superseded(command_id)
+        instead = superseded(command_id), replaced("*")
         reply = await self._timed.run(
-            HOLD_DECIDE, script_keys, command_id, decision.to_text(), word, error, finisher, instead
+            HOLD_DECIDE, script_keys, command_id, decision.to_text(), word, error, finisher, *instead
         )
         match reply:
             case [b"approved"]:

@@ -1,20 +1,21 @@
 -- Undo a claim of a command that nobody got.
--- Uses clock, keys, lines, lives, match, record, superseding.
+-- Uses clock, keys, lines, lives, match, record, replacing, superseding.
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 token of the claim  3 error of what another one came after, in a lane in which only the last
---       one waits; in place of that one's id it has a *
+--       one waits; in place of that one's id it has a *. 4 the same of what waits with one key
 -- Reply 1 when it is held, else 0
 -- Writes record and mqtt:held; removes it from due, topics and correlations, so that no response finds it by those.
--- Where another one waits in its place by now, it is cancelled, and all its nodes are told.
+-- Where another one waits in its place by now, it is cancelled, and all its nodes are told. Those that came before it
+-- with its key make way for it.
 -- Repeated: it is held, or has ended. A claim with this token that is still under way is void.
 
 local id, record = ARGV[1], KEYS[1]
-local found = read(id, 'state', 'about', 'hold', 'claim', 'approval')
+local found = read(id, 'state', 'about', 'hold', 'claim', 'approval', 'replaces')
 if not found then
   return 0
 end
-local _, state, about, hold, claim, approval = unpack(found, 1, 6)
+local _, state, about, hold, claim, approval, name = unpack(found, 1, 7)
 if state == 'held' then
   redis.call('HSET', record, 'claim', ARGV[2])
   return 1
@@ -52,5 +53,9 @@ if lane then
     supersede(now, id, (string.gsub(ARGV[3], '%*', last)), KEYS[2], KEYS[3])
     return 0
   end
+end
+local own = {id = id, created = tonumber(created), device = match.device, name = name}
+if name and last_one_stays(now, own, ARGV[4], KEYS[2], KEYS[3]) then
+  return 0
 end
 return 1

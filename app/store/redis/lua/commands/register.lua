@@ -1,6 +1,6 @@
 -- Put a command on record and make it wait for its responses, or join the one that its idempotency key stands for.
 -- A key that stands for a command which was not sent is free.
--- Uses admission, clock, keys, lines, lives, match, news, outcome, places, record, superseding, topics.
+-- Uses admission, clock, keys, lines, lives, match, news, outcome, places, record, replacing, superseding, topics.
 --
 -- KEYS  1 record  2 due  3 list
 --       then the topics, those by order first; then the correlations; then the idempotency key, if there is one
@@ -13,14 +13,16 @@
 --       18 most held commands of a device                19 most held commands of a partition
 --       20 not before (µs; '' is any time)               21 `taken` where it is held only if its lane has no room,
 --                                                         or the time (µs) within which a second person has to approve it
---       and of what goes through a lane, whose place is the last of the topics (16 to 21 are '' of what has no hold):
---       22 letter of its order      23 its width         24 most held commands of it
---       25 error of those in whose place the command comes                                26 its rest (µs)
---       27 its pace (µs)            28 `stops` if it may be stopped ('' is never)
---       29 digests of the lanes that it excludes, with a blank between
+--       22 key of which the last one that waits stays ('' is none)                        23 error of those before it
+--       and of what goes through a lane, whose place is the last of the topics (16 to 23 are '' of what has no hold):
+--       24 letter of its order      25 its width         26 most held commands of it
+--       27 error of those in whose place the command comes                                28 its rest (µs)
+--       29 its pace (µs)            30 `stops` if it may be stopped ('' is never)
+--       31 digests of the lanes that it excludes, with a blank between
 -- Reply {'registered', created µs, deadline µs, state} | {'joined', command id, fields and values of the record}
 --       | {'late', µs}: nobody waits for it any more | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
--- In a lane in which only the last one waits, those that wait are cancelled. All their nodes are told, as is ours.
+-- In a lane in which only the last one waits, those that wait are cancelled, and so are those with its key. All their
+-- nodes are told, as is ours.
 -- Writes record, due, list, topics, correlations (of what is held mqtt:held instead), idempotency key; for a join the record's joined nodes.
 -- Of what a second person has to approve, endpoints are told by the outbox.
 -- Repeated: the record is there, so its first instants are the answer and nothing is written.
@@ -58,14 +60,23 @@ local function join(known)
   return {'joined', known, redis.call('HGETALL', there)}
 end
 
--- Whether no further command can be held for the device.
-local function is_full(device)
+-- Whether no further command can be held for the device once those that make way are gone.
+local function is_full(device, makes_way)
   local members = redis.call('ZRANGE', HELD, 0, -1)
   local own = 0
   for _, member in ipairs(members) do
     own = own + (string.match(member, ' (.*)$') == device and 1 or 0)
   end
-  return own >= tonumber(ARGV[18]) or #members >= tonumber(ARGV[19])
+  return own - #makes_way >= tonumber(ARGV[18]) or #members - #makes_way >= tonumber(ARGV[19])
+end
+
+-- How many wait in a lane besides those that make way.
+local function waiting_in(lane, makes_way)
+  local count = redis.call('ZCARD', line_of(lane))
+  for _, other in ipairs(makes_way) do
+    count = count - (redis.call('ZSCORE', line_of(lane), other.id) and 1 or 0)
+  end
+  return count
 end
 
 local known = redis.call('HMGET', record, 'about', 'state')
@@ -88,8 +99,10 @@ end
 local held = ARGV[16] ~= '' and ARGV[16]
 local within = tonumber(ARGV[21] or '')
 local device = held and string.match(ARGV[2], ':(.*)$')
-local lane = ARGV[22] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[22], width = tonumber(ARGV[23]),
-  rest = tonumber(ARGV[26]), pace = tonumber(ARGV[27]), stops = ARGV[28] ~= '', excludes = words_of(ARGV[29])}
+local name = (ARGV[22] or '') ~= '' and ARGV[22]
+local makes_way = name and not within and namesakes(id, device, name) or {}
+local lane = ARGV[24] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[24], width = tonumber(ARGV[25]),
+  rest = tonumber(ARGV[28]), pace = tonumber(ARGV[29]), stops = ARGV[30] ~= '', excludes = words_of(ARGV[31])}
 if lane and (not held or ARGV[21] == 'taken') then
   local taken = closed_until(lane, now) or (queues(lane) and head_of(lane))
   if taken and not held then
@@ -97,7 +110,7 @@ if lane and (not held or ARGV[21] == 'taken') then
   end
   held = taken and held
 end
-if held and (is_full(device) or (lane and redis.call('ZCARD', line_of(lane)) >= tonumber(ARGV[24]))) then
+if held and (is_full(device, makes_way) or (lane and waiting_in(lane, makes_way) >= tonumber(ARGV[26]))) then
   return {'full'}
 end
 for i = 4, held and 3 or 3 + by_order do
@@ -112,9 +125,12 @@ for i = 4 + topics, held and 3 or 3 + topics + values do
   end
 end
 
+for _, other in ipairs(makes_way) do
+  supersede(now, other.id, ARGV[23], due, list)
+end
 if lane and lane.order == 'l' and not within then
   for _, other in ipairs(redis.call('ZRANGE', line_of(lane), 0, -1)) do
-    supersede(now, other, ARGV[25], due, list)
+    supersede(now, other, ARGV[27], due, list)
   end
 end
 
@@ -141,6 +157,10 @@ if held then
   if ARGV[20] ~= '' then
     fields[#fields + 1] = 'not_before'
     fields[#fields + 1] = ARGV[20]
+  end
+  if name then
+    fields[#fields + 1] = 'replaces'
+    fields[#fields + 1] = name
   end
   if within then
     fields[#fields + 1] = 'approval'

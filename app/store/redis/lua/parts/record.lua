@@ -25,6 +25,7 @@
 --   approval      "<until µs>" of what a second person has to approve, and behind it once that is decided
 --                 " <decided at µs> <decision>", as app/core/commands/approval.py writes it. Until then it stands in no line of a
 --                 lane, and its score in mqtt:held is when that time is over
+--   replaces      the key of which the last command that waits at the device stays, where it has one
 --   who           the caller whose right is judged at each claim
 --   sender        the node that took over sending it, as its home had died
 --   notify        ids of the webhook endpoints that are told of its outcome, late answer and finding, with a blank between
