@@ -95,6 +95,7 @@ def _hold(command: Command, hold: Hold) -> dict[str, Any]:
         **({} if hold.not_before is None else {"not_before": instant(hold.not_before)}),
         **({} if command.lane is None else {"lane": command.lane.name}),
         **({"replaces": hold.replaces} if hold.replaces else {}),
+        **({"run": hold.run} if hold.run else {}),
         **({} if hold.approval is None else {"approval": _approval(hold.approval)}),
         "claims": hold.claims,
     }

@@ -17,6 +17,7 @@ from app.commands.held.drainer import Drainer
 from app.commands.held.held_judge import HeldJudge
 from app.commands.held.lane_resumer import LaneResumer
 from app.commands.held.look_pace import LookPace
+from app.commands.held.run_stands import RunStands
 from app.commands.held.store_time import StoreTime
 from app.commands.send.invoker import CANCELLED
 from app.core.commands.command import CommandState
@@ -54,6 +55,7 @@ def open_held(
         admission=way.admission,
         may=around.may_send,
         whereabouts=around.whereabouts,
+        run_stands=RunStands(kernel.store.fleets, kernel.clock).stands,
         time=time,
         now_us=kernel.now_us,
     )

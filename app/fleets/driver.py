@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -38,10 +39,10 @@ from app.core.fleets.quorum import within
 from app.core.fleets.run import RunState
 from app.fleets.counters import STOPPING
 from app.fleets.plan import KnownRun
-from app.fleets.replaced import ReplacedCommands
+from app.fleets.replaced import CommandCanceller, ReplacedCommands
 from app.fleets.target_note import MOST_SAID, mark_of_outcome, note_of
 from app.runtime.telemetry import Counters
-from app.store.commands import CommandReader, Finished
+from app.store.commands import CommandReader
 from app.store.fleets import FleetStore, RunChange, Written
 from app.store.rules import micros
 
@@ -85,7 +86,7 @@ class DriverPorts:
     store: FleetStore
     commands: CommandReader
     children: ChildHolder
-    cancel: Callable[[str], Awaitable[Finished]]
+    cancel: CommandCanceller
     replaced: ReplacedCommands
     online: Callable[[str], Awaitable[bool | None]]
     access: Access
@@ -113,6 +114,8 @@ class RunDriver:
         """Those whose command is certainly on record."""
         self._away: dict[int, tuple[float, float]] = {}
         """Since when a target is away, and when it is looked at again: on the monotonic clock, which nobody sets."""
+        self._withdrawn: set[int] = set()
+        """The targets whose commands were cancelled as far as nobody had sent them."""
         self._cancelled: set[int] = set()
         self._replaced: set[int] = set()
         """The targets whose commands were cancelled as far as they were not spared."""
@@ -338,7 +341,7 @@ class RunDriver:
 
     async def _register_one(self, known: KnownRun, index: int, hold: timedelta) -> None:
         device, profile, *_ = self._targets[index]
-        request = known.plan.command.request(device, profile, hold, known.child(index, device))
+        request = known.plan.command.request(device, profile, hold, known.child(index, device), self._run_id)
         try:
             await self._ports.children.invoke(request, known.plan.caller, park=False)
         except (InvalidInputError, NeedsSecondPersonError) as refusal:
@@ -355,12 +358,16 @@ class RunDriver:
             self._ports.counters["fleet.commands"] += 1
 
     async def _cancel_open(self, known: KnownRun) -> None:
-        """Cancel what is open of a run that was aborted so."""
+        """Cancel what nobody has sent yet of a run that was aborted, and all that is open where it was aborted so."""
         status, ports = known.run.status, self._ports
-        if not status.cancels:
+        if known.run.state is not RunState.ABORTING:
             return
-        cancel: Callable[[str], Awaitable[object]] = ports.replaced.end if status.spares else ports.cancel
-        done = self._replaced if status.spares else self._cancelled
+        if not status.cancels:
+            cancel, done = partial(ports.cancel, only_held=True), self._withdrawn
+        elif status.spares:
+            cancel, done = ports.replaced.end, self._replaced
+        else:
+            cancel, done = ports.cancel, self._cancelled
         handed = known.run.marked(TargetMark.HANDED)
         due = [index for index in handed if index in self._registered and index not in done]
         for start in range(0, len(due), AT_A_TIME):
@@ -373,7 +380,7 @@ class RunDriver:
     async def _cancel(self, command_id: str, cancel: Callable[[str], Awaitable[object]]) -> None:
         try:
             await cancel(command_id)
-        except CommandError as failure:  # nobody here can end it, and the others are to end all the same
+        except CommandError as failure:  # it was sent, or nobody here can end it, and the others are to end
             self._log.debug("fleet_command_not_cancelled", command_id=command_id, reason=str(failure))
 
 

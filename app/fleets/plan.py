@@ -31,8 +31,10 @@ class FleetCommand:
     profile: str | None = None
     one_way: bool = False
 
-    def request(self, device_id: str, profile: str, hold: timedelta, identity: str = "") -> CommandRequest:
-        """The request for one target."""
+    def request(
+        self, device_id: str, profile: str, hold: timedelta, identity: str = "", run_id: str = ""
+    ) -> CommandRequest:
+        """The request for one target; with `run_id`, nobody sends it while that run stands."""
         return CommandRequest(
             device_id=device_id,
             method=self.method,
@@ -43,6 +45,7 @@ class FleetCommand:
             if_offline=IfOffline.HOLD,
             hold=hold,
             command_id=identity,
+            run=run_id,
         )
 
     def to_json(self) -> dict[str, Any]:

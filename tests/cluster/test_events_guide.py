@@ -77,6 +77,8 @@ def test_held(environment: dict[str, str], tmp_path: Path) -> None:
     assert re.search(r"drone-1 +land +succeeded", said)
     assert re.search(r"drone-1 +lights_on +succeeded", said)
     assert re.search(r"drone-1 +lights_on +cancelled", said)
+    assert re.search(r"drone-2 +lights_on +cancelled", said)
+    assert re.search(r"drone-2 +lights_off +held", said)
 
 
 def test_two_persons(environment: dict[str, str], tmp_path: Path) -> None:

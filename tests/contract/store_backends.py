@@ -262,6 +262,7 @@ def registration(
     waits: timedelta | None = None,
     approval: timedelta | None = None,
     replaces: str = "",
+    run: str = "",
 ) -> Registration:
     """Return a registration; with `waits` it is held for so long if its lane has no room."""
     hold = HoldRequest(waits, "somebody", only_if_taken=True) if waits is not None else None
@@ -280,7 +281,9 @@ def registration(
         fingerprint=fingerprint,
         if_offline=if_offline,
         notify=notify,
-        hold=hold if held is None else HoldRequest(held, "somebody", not_before, approval=approval, replaces=replaces),
+        hold=hold
+        if held is None
+        else HoldRequest(held, "somebody", not_before, approval=approval, replaces=replaces, run=run),
         lane=lane,
     )
 

@@ -47,7 +47,7 @@ async def test_a_value_names_the_open_command_also_if_it_is_the_older_one(tmp_pa
 async def test_a_key_that_is_replaced_is_there_when_the_node_starts_again(tmp_path: Path) -> None:
     backend = RocksBackend(tmp_path)
     await backend.open()
-    first, second = (registration("dock-1", held=HOUR, replaces="cover") for _ in range(2))
+    first, second = (registration("dock-1", held=HOUR, replaces="cover", run="run-7") for _ in range(2))
     await backend.store.register(first)
     before = await backend.store.read(first.command_id)
     await backend.again()

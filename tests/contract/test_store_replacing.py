@@ -64,6 +64,23 @@ async def test_a_later_one_takes_the_place_of_what_waits_with_its_key(backend: B
         await store.register(registration(held=HOUR, replaces="lamp", key="k", fingerprint="g"))
 
 
+async def test_the_run_of_a_command_is_kept(store: StateStore) -> None:
+    for wanted in (await held(store, run="run-7"), await held(store, run="run-7", replaces="", lane=FIFO)):
+        kept = (await store.read(wanted.command_id)).hold
+        assert kept is not None
+        assert kept.run == "run-7"
+        await claim(store, wanted)
+        assert await store.give_back(wanted.command_id, "t")
+        assert (await store.read(wanted.command_id)).hold == replace(
+            kept, claims=1, given_back_at=(await given_back_at(store, wanted))
+        )
+
+
+async def given_back_at(store: StateStore, wanted: Registration) -> int | None:
+    hold = (await store.read(wanted.command_id)).hold
+    return None if hold is None else hold.given_back_at
+
+
 async def test_other_keys_devices_and_commands_without_one_stay(store: StateStore) -> None:
     others = [
         await held(store, replaces="lamp"),

@@ -107,7 +107,7 @@ def test_every_family_is_in_the_dashboard_or_a_rule_or_is_plainly_informative() 
         *("homing_commands_repeated_total", "homing_lease_renewals_failed_total", "homing_websockets_opened_total"),
         "homing_approvals_total",
         *("homing_probe_total", "homing_probe_questions_total", "homing_probe_verified_total"),
-        *("homing_held", "homing_held_given_back_total", "homing_held_refused_total", "homing_held_sent_total"),
+        *("homing_held", "homing_held_given_back_total", "homing_held_refused_total"),
         *("homing_mqtt_connections_total", "homing_mqtt_reading_paused_total", "homing_node_state"),
         # The broker in a node is for a box without a cluster, and so without these dashboards.
         *("homing_broker_connections_total", "homing_broker_disconnections_total", "homing_broker_dropped_total"),

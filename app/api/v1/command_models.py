@@ -11,9 +11,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.cursors import ANY as ANY_CURSOR
+from app.api.v1.hold_models import HoldFacts
 from app.api.v1.probe_models import ProbeFacts, VerifiedFacts
 from app.core import identifiers
-from app.core.commands.command import CommandState, IfOffline, WaitReason
+from app.core.commands.command import CommandState, IfOffline
 from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
 from app.core.profiles.correlation import Correlation
@@ -215,49 +216,6 @@ class LateResponse(SchemaModel):
     result: JsonValue
     error: CommandError | None
     received_at: Instant
-
-
-class ApprovalFacts(SchemaModel):
-    """The approval of a second person that a command needs, and the decision about it once there is one."""
-
-    until: Annotated[AwareDatetime, Field(description="The instant at which it is `unsent` if nobody has decided.")]
-    decision: Annotated[
-        Literal["approve", "refuse"] | SkipJsonSchema[None], Field(description="The decision of the second person.")
-    ] = None
-    by: Annotated[str | SkipJsonSchema[None], Field(description="The principal who decided.")] = None
-    at: Annotated[AwareDatetime | SkipJsonSchema[None], Field(description="The instant of the decision.")] = None
-    note: Annotated[str | SkipJsonSchema[None], Field(description="The note of the second person.")] = None
-
-
-class HoldFacts(SchemaModel):
-    """The wait of a command to be sent."""
-
-    waits_for: Annotated[
-        list[WaitReason],
-        Field(
-            description=(
-                "The events that have to come before it is sent; empty once it was claimed, and after its end. "
-                "`explain` tells which of them are lacking now."
-            )
-        ),
-    ]
-    until: Annotated[AwareDatetime, Field(description="The instant at which it is `unsent` if it was not sent.")]
-    not_before: Annotated[
-        AwareDatetime | SkipJsonSchema[None], Field(description="The instant before which it is not sent.")
-    ] = None
-    lane: Annotated[
-        str | SkipJsonSchema[None], Field(description="The lane of its device through which it goes, if there is one.")
-    ] = None
-    replaces: Annotated[
-        str | SkipJsonSchema[None],
-        Field(description="The key under which a later command of the device takes its place, if it has one."),
-    ] = None
-    approval: Annotated[
-        ApprovalFacts | SkipJsonSchema[None], Field(description="The approval that it needs, if it needs one.")
-    ] = None
-    claims: Annotated[
-        int, Field(description="The number of claims by nodes. A claim is undone if nobody has the command.", ge=0)
-    ]
 
 
 class Command(SchemaModel):

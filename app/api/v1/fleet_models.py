@@ -146,7 +146,8 @@ class AbortBody(_FleetModel):
     """The fate of commands that are open."""
 
     open: Annotated[
-        Literal["leave", "cancel"], Field(description="`leave` lets open commands end; `cancel` cancels them.")
+        Literal["leave", "cancel"],
+        Field(description="`leave` lets what was sent end, and cancels what is held; `cancel` cancels all of it."),
     ] = "leave"
 
 

@@ -33,6 +33,8 @@ AT_EACH_CHANGE: Final = 1_000
 """The same for readings that find that something was held."""
 AT_A_TIME: Final = 16
 """The number of devices that are looked at at once: other commands wait behind few of them."""
+STANDING_US: Final = 5_000_000
+"""What belongs to a fleet run that stands is looked at again after so long: the run may go on."""
 NOBODY_KNOWS: Final = 2**62
 """The instant (µs) at which something comes that may come at any time: far away."""
 NOT_ALLOWED: Final = fault("not_allowed_any_more", "its caller may not send it any more; it was not sent")
@@ -249,6 +251,8 @@ class Drainer:
                 return None
             case Readiness.UNAPPROVED:
                 return Waits(WaitReason.APPROVAL, NOBODY_KNOWS)
+            case Readiness.RUN_STANDS:
+                return Waits(WaitReason.DEVICE, self._time.now() + STANDING_US)
             case Readiness.COMING:
                 left = self._judge.seconds_to_ready(command.profile, signs)
                 return Waits(WaitReason.DEVICE, self._time.now() + round(left * 1_000_000))

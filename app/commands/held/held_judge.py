@@ -47,6 +47,8 @@ class Readiness(StrEnum):
     COMING = auto()
     """Its device is back, and does not listen yet."""
     READY = auto()
+    RUN_STANDS = auto()
+    """Its fleet run is paused, or was aborted."""
     REFUSED = auto()
     """The caller who had it held may not send it any more."""
 
@@ -65,8 +67,8 @@ class DeviceSigns:
 class HeldJudge:
     """`may` judges the right of the caller of a held command, as it is now; `whereabouts` says where a device is.
 
-    `time` is that of the store, whose instants are compared with nothing else.
-    `now_us` is this node's time, in microseconds since 1970.
+    `run_stands` tells whether a fleet run is paused. `time` is that of the store, whose instants are compared with
+    nothing else. `now_us` is this node's time, in microseconds since 1970.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class HeldJudge:
         admission: CommandAdmission,
         may: Callable[[Command], None],
         whereabouts: Callable[[str], Awaitable[Whereabouts]],
+        run_stands: Callable[[str], Awaitable[bool]],
         time: StoreTime,
         now_us: Callable[[], int],
     ) -> None:
@@ -85,6 +88,7 @@ class HeldJudge:
         self._admission = admission
         self._may = may
         self.whereabouts = whereabouts
+        self._run_stands = run_stands
         self._time = time
         self._now_us = now_us
         self._blind_at = 0
@@ -104,7 +108,13 @@ class HeldJudge:
             return Readiness.WAITS
         if waits_for_device and self.seconds_to_ready(command.profile, signs) > 0:
             return Readiness.COMING
+        return await self._allowed(command)
+
+    async def _allowed(self, command: Command) -> Readiness:
+        """Judge a command whose device is there."""
         try:
+            if await self._stands(command):
+                return Readiness.RUN_STANDS
             await self._check(command)
         except AccessError:
             return Readiness.REFUSED
@@ -156,6 +166,8 @@ class HeldJudge:
             )
             reasons.append(f"claims: {hold.claims}; the last one was undone: {undone}")
         try:
+            if hold is not None and await self._stands(command):
+                reasons.append(f"fleet run {hold.run} is paused, or was aborted")
             await self._check(command)
         except HomingError as error:
             reasons.append(str(error))
@@ -206,6 +218,9 @@ class HeldJudge:
     def _too_early(self, command: Command) -> bool:
         hold = command.hold
         return hold is not None and hold.not_before is not None and self._time.date() < hold.not_before
+
+    async def _stands(self, command: Command) -> bool:
+        return command.hold is not None and bool(command.hold.run) and await self._run_stands(command.hold.run)
 
     async def _check(self, command: Command) -> None:
         """Raise what stands against sending it now: an interlock, or the rights of its caller."""

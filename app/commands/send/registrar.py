@@ -48,6 +48,8 @@ class CommandRequest:
     """The instant before which it is not sent, in microseconds since 1970; only with `hold`."""
     replaces: str = ""
     """The key of what it takes the place of; only with `hold`, and empty if it has none."""
+    run: str = ""
+    """The fleet run that it belongs to; only with `hold`, and empty if it belongs to none."""
     approval: timedelta | None = None
     """The time within which a second person has to approve it; None if none is needed."""
     by_homing: bool = False
@@ -129,6 +131,7 @@ def _hold(request: CommandRequest, rule: LaneRule | None, caller: Caller | None)
         only_if_taken=request.hold is None and request.approval is None,
         approval=None if request.approval is None else min(request.approval, lasts),
         replaces=request.replaces,
+        run=request.run,
     )
 
 

@@ -38,13 +38,21 @@ class HoldRequest:
     """The time within which a second person has to approve it; None if it needs nobody."""
     replaces: str = ""
     """The key of what it takes the place of, see `Hold`."""
+    run: str = ""
+    """The fleet run that it belongs to; empty if to none."""
 
     def begun(self, created_at: int, timeout: timedelta) -> Hold:
         """The hold of a command that is registered at that instant (µs)."""
         microsecond = timedelta(microseconds=1)
         approval = None if self.approval is None else Approval(created_at + self.approval // microsecond)
         until = created_at + self.lasts // microsecond
-        return Hold(until, timeout, self.who, not_before=self.not_before, approval=approval, replaces=self.replaces)
+        return Hold(
+            *(until, timeout, self.who),
+            not_before=self.not_before,
+            approval=approval,
+            replaces=self.replaces,
+            run=self.run,
+        )
 
 
 @dataclass(frozen=True, slots=True)

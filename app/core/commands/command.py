@@ -141,6 +141,8 @@ class Hold:
     """The approval of a second person that it needs; None if it needs none."""
     replaces: str = ""
     """A key of its caller: of the commands with it that wait at a device the last one stays. Empty if it has none."""
+    run: str = ""
+    """The fleet run that it belongs to, while which stands nobody sends it; empty if it belongs to none."""
 
     @property
     def awaits_approval(self) -> bool:

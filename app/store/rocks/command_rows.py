@@ -13,7 +13,7 @@ r"""Commands as rows: a line of JSON, then texts one after the other, whose leng
 | `verified` | what a probe found after it had timed out, or null |
 | `reports`, `count` | number and instant (µs) of each report that is kept; how many there were |
 | `hold` | until, timeout (µs), claims, caller, given back (µs), token of a claim, not before (µs), approval; key |
-|        | of what it takes the place of, where it has one; or null |
+|        | of what it takes the place of, and its fleet run, where it has one of these; or null |
 | `sizes` | of params, result, error, progress, late and each report; -1 where there is none |
 """
 
@@ -146,7 +146,7 @@ def _reception(received_at: int | None, correlation: str, size: int, finding: st
 def _hold(hold: Hold, claim: str) -> list[Any]:
     approval = None if hold.approval is None else hold.approval.to_text()
     told = (hold.until, micros(hold.timeout), hold.claims, hold.who, hold.given_back_at, claim, hold.not_before)
-    return [*told, approval, *((hold.replaces,) if hold.replaces else ())]
+    return [*told, approval, *((hold.replaces, hold.run) if hold.replaces or hold.run else ())]
 
 
 def _about(one: Registration) -> dict[str, Any]:

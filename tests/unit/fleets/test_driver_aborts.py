@@ -36,12 +36,26 @@ async def test_what_was_never_registered_of_an_aborted_run_is_cancelled_after_a_
     assert not world.children.sent
 
 
-async def aborted(world: World, *, spares: bool) -> None:
+async def aborted(world: World, *, spares: bool = False, cancel: bool = True) -> None:
     """Have somebody abort the run, and cancel what is open."""
     known = await world.known()
-    known.run.abort(await world.store.now(), "anna", cancel=True, spares=spares)
+    known.run.abort(await world.store.now(), "anna", cancel=cancel, spares=spares)
     change = RunChange(version=known.record.version, status=known.run.kept(), marks=bytes(known.run.marks))
     await world.store.fleets.write(RUN, change)
+
+
+async def test_what_nobody_has_sent_of_an_aborted_run_is_cancelled_and_what_was_sent_is_left() -> None:
+    world = await world_of(3)
+    driver = await world.driver()
+    await rounds(driver, world)
+    sent, *_ = await world.store.held()
+    await world.store.claim(sent.command_id, "node-a", "t")
+    await aborted(world, cancel=False)
+    await rounds(driver, world, 3)
+    assert await world.counts() == {"cancelled": 2, "handed": 1}
+    await aborted(world, cancel=True)
+    await rounds(driver, world, 2)
+    assert await world.counts() == {"cancelled": 3}, "whoever asks for it has the last word"
 
 
 async def test_what_cannot_be_read_keeps_nothing_else_from_being_cancelled() -> None:

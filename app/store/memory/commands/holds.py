@@ -10,8 +10,8 @@ from app.core.commands.routing import Follower
 from app.core.profiles.lanes import CommandLane, LaneOrder, lane_topic
 from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Restarted, Resumed, Waits
 from app.store.memory.commands.lanes import closed_until, note_sent, occupancy
+from app.store.memory.commands.namesakes import last_one_stays
 from app.store.memory.commands.records import CommandTable, Record
-from app.store.memory.commands.replacing import last_one_stays
 from app.store.rules import LANE_LOOK, marked_by, micros, superseded
 
 

@@ -33,8 +33,8 @@ from app.store.holds import Decided
 from app.store.memory.commands.history import note_report
 from app.store.memory.commands.holds import begin_flight
 from app.store.memory.commands.lanes import note_end, note_sent, occupancy
+from app.store.memory.commands.namesakes import last_one_stays, namesakes
 from app.store.memory.commands.records import CommandTable, Record
-from app.store.memory.commands.replacing import last_one_stays, namesakes
 from app.store.memory.commands.room import check_room
 from app.store.memory.commands.stream import MemoryCommandChanges
 from app.store.memory.fleets import MemoryFleets

@@ -26,7 +26,7 @@ Fields = Mapping[str, bytes | None]
 
 OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
 VERSION_FIELD: Final = "v"
-HOLD_FIELDS: Final = ("hold", "who", "not_before", "approval", "replaces")
+HOLD_FIELDS: Final = ("hold", "who", "not_before", "approval", "replaces", "run")
 COMMAND_FIELDS: Final = (
     *OUTCOME_FIELDS,
     VERSION_FIELD,
@@ -140,6 +140,7 @@ def _hold(fields: Fields) -> Hold | None:
         not_before=None if not_before is None else _instant(not_before),
         approval=None if approval is None else Approval.of_text(approval.decode()),
         replaces=(fields.get("replaces") or b"").decode(),
+        run=(fields.get("run") or b"").decode(),
     )
 
 

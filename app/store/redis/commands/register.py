@@ -129,13 +129,14 @@ class RedisRegister:
 def _held_arguments(registration: Registration) -> list[Argument]:
     hold = registration.hold
     if hold is None:
-        return [""] * 8 if registration.lane is not None else []
+        return [""] * 9 if registration.lane is not None else []
     condition: Argument = "taken" if hold.only_if_taken else ""
     if hold.approval is not None:
         condition = micros(hold.approval)
     makes_way = replaced(registration.command_id) if hold.replaces else b""
     bounds = (MOST_HELD, MOST_HELD_OF_PARTITION)
-    return [micros(hold.lasts), hold.who, *bounds, hold.not_before or "", condition, hold.replaces, makes_way]
+    about = (hold.not_before or "", condition, hold.replaces, makes_way, hold.run)
+    return [micros(hold.lasts), hold.who, *bounds, *about]
 
 
 def _lane_arguments(registration: Registration) -> list[Argument]:

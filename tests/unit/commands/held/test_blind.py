@@ -52,6 +52,7 @@ async def test_an_event_log_that_does_not_answer_is_asked_once_a_second_for_all_
         admission=cast("Any", admission),
         may=lambda _command: None,
         whereabouts=nobody_knows,
+        run_stands=cast("Any", None),
         time=cast("Any", None),
         now_us=lambda: now[0],
     )

@@ -46,6 +46,7 @@ def judge(seconds: float) -> HeldJudge:
         admission=cast("Any", Ready(seconds)),
         may=lambda _command: None,
         whereabouts=cast("Any", None),
+        run_stands=cast("Any", None),
         time=cast("Any", SimpleNamespace(now=lambda: NOW)),
         now_us=lambda: NOW,
     )

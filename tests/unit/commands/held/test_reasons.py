@@ -40,6 +40,7 @@ def judge_of(store: HoldStore | None) -> HeldJudge:
         admission=cast("Any", Refusing()),
         may=lambda _command: None,
         whereabouts=nobody_knows,
+        run_stands=cast("Any", None),
         time=cast("Any", None),
         now_us=lambda: 0,
     )

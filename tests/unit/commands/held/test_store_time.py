@@ -49,6 +49,7 @@ class Node:
             admission=cast("Any", Welcoming()),
             may=lambda _command: None,
             whereabouts=cast("Any", None),
+            run_stands=cast("Any", None),
             time=self.time,
             now_us=lambda: wall_us(self.clock),
         )

@@ -14,11 +14,12 @@
 --       20 not before (µs; '' is any time)               21 `taken` where it is held only if its lane has no room,
 --                                                         or the time (µs) within which a second person has to approve it
 --       22 key of which the last one that waits stays ('' is none)                        23 error of those before it
---       and of what goes through a lane, whose place is the last of the topics (16 to 23 are '' of what has no hold):
---       24 letter of its order      25 its width         26 most held commands of it
---       27 error of those in whose place the command comes                                28 its rest (µs)
---       29 its pace (µs)            30 `stops` if it may be stopped ('' is never)
---       31 digests of the lanes that it excludes, with a blank between
+--       24 fleet run that it belongs to ('' is none)
+--       and of what goes through a lane, whose place is the last of the topics (16 to 24 are '' of what has no hold):
+--       25 letter of its order      26 its width         27 most held commands of it
+--       28 error of those in whose place the command comes                                29 its rest (µs)
+--       30 its pace (µs)            31 `stops` if it may be stopped ('' is never)
+--       32 digests of the lanes that it excludes, with a blank between
 -- Reply {'registered', created µs, deadline µs, state} | {'joined', command id, fields and values of the record}
 --       | {'late', µs}: nobody waits for it any more | {'full'} | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
 -- In a lane in which only the last one waits, those that wait are cancelled, and so are those with its key. All their
@@ -101,8 +102,8 @@ local within = tonumber(ARGV[21] or '')
 local device = held and string.match(ARGV[2], ':(.*)$')
 local name = (ARGV[22] or '') ~= '' and ARGV[22]
 local makes_way = name and not within and namesakes(id, device, name) or {}
-local lane = ARGV[24] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[24], width = tonumber(ARGV[25]),
-  rest = tonumber(ARGV[28]), pace = tonumber(ARGV[29]), stops = ARGV[30] ~= '', excludes = words_of(ARGV[31])}
+local lane = ARGV[25] and {digest = string.match(KEYS[3 + topics], '[^:]+$'), order = ARGV[25], width = tonumber(ARGV[26]),
+  rest = tonumber(ARGV[29]), pace = tonumber(ARGV[30]), stops = ARGV[31] ~= '', excludes = words_of(ARGV[32])}
 if lane and (not held or ARGV[21] == 'taken') then
   local taken = closed_until(lane, now) or (queues(lane) and head_of(lane))
   if taken and not held then
@@ -110,7 +111,7 @@ if lane and (not held or ARGV[21] == 'taken') then
   end
   held = taken and held
 end
-if held and (is_full(device, makes_way) or (lane and waiting_in(lane, makes_way) >= tonumber(ARGV[26]))) then
+if held and (is_full(device, makes_way) or (lane and waiting_in(lane, makes_way) >= tonumber(ARGV[27]))) then
   return {'full'}
 end
 for i = 4, held and 3 or 3 + by_order do
@@ -130,7 +131,7 @@ for _, other in ipairs(makes_way) do
 end
 if lane and lane.order == 'l' and not within then
   for _, other in ipairs(redis.call('ZRANGE', line_of(lane), 0, -1)) do
-    supersede(now, other, ARGV[27], due, list)
+    supersede(now, other, ARGV[28], due, list)
   end
 end
 
@@ -161,6 +162,10 @@ if held then
   if name then
     fields[#fields + 1] = 'replaces'
     fields[#fields + 1] = name
+  end
+  if ARGV[24] ~= '' then
+    fields[#fields + 1] = 'run'
+    fields[#fields + 1] = ARGV[24]
   end
   if within then
     fields[#fields + 1] = 'approval'

@@ -26,6 +26,7 @@
 --                 " <decided at µs> <decision>", as app/core/commands/approval.py writes it. Until then it stands in no line of a
 --                 lane, and its score in mqtt:held is when that time is over
 --   replaces      the key of which the last command that waits at the device stays, where it has one
+--   run           the fleet run that it belongs to, where it belongs to one
 --   who           the caller whose right is judged at each claim
 --   sender        the node that took over sending it, as its home had died
 --   notify        ids of the webhook endpoints that are told of its outcome, late answer and finding, with a blank between

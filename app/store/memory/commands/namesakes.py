@@ -1,4 +1,4 @@
-"""How held commands of a device make way for the last one with their key, in memory: as in lua/parts/replacing.lua."""
+"""Held commands of a device make way for the last one with their key, in memory: as in lua/parts/replacing.lua."""
 
 from __future__ import annotations
 
