@@ -42,7 +42,7 @@ HELP: Final[Mapping[str, str]] = {
     "bindings": 'The complete list of bindings as JSON: [{"role": "operator", "devices": ["dock-*"]}].',
     "body": "The new record as JSON; - reads it from standard input.",
     "client_id": "The client id of a session, as homing broker sessions shows it.",
-    "cancel_open": "Cancel the commands that are still open.",
+    "cancel_open": "Cancel also the commands that were sent and have not ended.",
     "consumer": "The name of the consumer, as consumers shows it.",
     "cursor": "The cursor behind the last event that was handled, as read and follow give it.",
     "data": "The value as JSON; - reads it from standard input.",

@@ -66,6 +66,8 @@ SEEN_US: Final = 10_000_000
 """It is noted so often that somebody drives the run."""
 ABANDONED_SECONDS: Final = 10.0
 """After so long no driver before this one registers a command any more: all know that the run is over."""
+WITHDRAW_SECONDS: Final = 10.0
+"""What was sent of an aborted run may be held again, as nobody got it: it is looked for so often."""
 NOT_ALLOWED: Final = "not_allowed_any_more"
 _AWAY: Final = "it was away until its hold was over"
 _ABORTED: Final = TargetMark.CANCELLED, "run_aborted", "the run was aborted; it was not sent"
@@ -115,7 +117,8 @@ class RunDriver:
         self._away: dict[int, tuple[float, float]] = {}
         """Since when a target is away, and when it is looked at again: on the monotonic clock, which nobody sets."""
         self._withdrawn: set[int] = set()
-        """The targets whose commands were cancelled as far as nobody had sent them."""
+        """The targets whose commands were cancelled as far as nobody had sent them, since the last look at all."""
+        self._withdrew_at = self._monotonic()
         self._cancelled: set[int] = set()
         self._replaced: set[int] = set()
         """The targets whose commands were cancelled as far as they were not spared."""
@@ -362,7 +365,9 @@ class RunDriver:
         status, ports = known.run.status, self._ports
         if known.run.state is not RunState.ABORTING:
             return
+        cancel: Callable[[str], Awaitable[object]]
         if not status.cancels:
+            self._look_again_at_withdrawn()
             cancel, done = partial(ports.cancel, only_held=True), self._withdrawn
         elif status.spares:
             cancel, done = ports.replaced.end, self._replaced
@@ -376,6 +381,12 @@ class RunDriver:
             some = due[start : start + AT_A_TIME]
             await asyncio.gather(*(self._cancel(known.child(one, self._targets[one][0]), cancel) for one in some))
             done.update(some)
+
+    def _look_again_at_withdrawn(self) -> None:
+        now = self._monotonic()
+        if now - self._withdrew_at >= WITHDRAW_SECONDS:
+            self._withdrew_at = now
+            self._withdrawn.clear()
 
     async def _cancel(self, command_id: str, cancel: Callable[[str], Awaitable[object]]) -> None:
         try:

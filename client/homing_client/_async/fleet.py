@@ -103,7 +103,7 @@ class AsyncFleet:
         )
 
     async def abort(self, run_id: str, *, cancel_open: bool = False) -> JsonObject:
-        """Abort a run. With `cancel_open`, open commands are cancelled. Raises ConflictError."""
+        """Abort a run: what is held is cancelled, with `cancel_open` also what was sent. Raises ConflictError."""
         body = {"open": "cancel" if cancel_open else "leave"}
         return await self._object(Request("POST", _ONE + "/abort", path={"run_id": run_id}, body=body))
 

@@ -58,6 +58,20 @@ async def test_what_nobody_has_sent_of_an_aborted_run_is_cancelled_and_what_was_
     assert await world.counts() == {"cancelled": 3}, "whoever asks for it has the last word"
 
 
+async def test_what_nobody_got_of_an_aborted_run_is_cancelled_when_it_is_held_again() -> None:
+    world = await world_of(1)
+    driver = await world.driver()
+    await rounds(driver, world)
+    (sent,) = await world.store.held()
+    await world.store.claim(sent.command_id, "node-a", "t")
+    await aborted(world, cancel=False)
+    await rounds(driver, world, 3)
+    await world.store.give_back(sent.command_id, "t")
+    await rounds(driver, world, 12, step=1)
+    assert await world.counts() == {"cancelled": 1}
+    assert (await world.known()).run.state is RunState.ABORTED
+
+
 async def test_what_cannot_be_read_keeps_nothing_else_from_being_cancelled() -> None:
     world = await world_of(3)
     driver = await world.driver()
