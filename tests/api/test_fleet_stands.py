@@ -32,19 +32,22 @@ async def test_what_is_held_of_a_paused_run_waits_until_it_goes_on_and_nothing_e
             return f"fleet run {run['id']} is paused, or was aborted" in verdict["evidence"]
 
         await eventually(is_said)
-        asked = {"method": "ok", "hold": "1h"}
-        plain = [(await rig.http.post(f"/v1/devices/{one}/commands", json=asked)).json()["id"] for one in docks(2)]
-        for one in docks(3):
-            rig.broker.publish(ReceivedMessage(f"homing/{one}/osd", b'{"mode": 0}', qos=1))
+        plain: list[str] = []
 
         async def have_come() -> bool:
             return sorted(one["id"] for one in rig.device.received) == sorted(plain)
 
-        await eventually(have_come)
+        for _ in range(3):  # a look may come before the value by which the interlock judges
+            for one in docks(2):
+                rig.broker.publish(ReceivedMessage(f"homing/{one}/osd", b'{"mode": 0}', qos=1))
+                sent = await rig.http.post(f"/v1/devices/{one}/commands", json={"method": "ok", "hold": "1h"})
+                plain.append(sent.json()["id"])
+            await eventually(have_come)
         assert len(await held(rig)) == 2, "they came first, and would have left first"
+        rig.broker.publish(ReceivedMessage("homing/dock-2/osd", b'{"mode": 0}', qos=1))
         await post(rig, run, "resume")
         await becomes(rig, run, "succeeded")
-        assert len(rig.device.received) == 5
+        assert len(rig.device.received) == len(plain) + 3
 
 
 async def test_an_abort_cancels_what_nobody_has_sent_and_leaves_what_was_sent(keeping: Rig) -> None:
