@@ -93,6 +93,8 @@ class Replier:
         except InvalidInputError:
             self._drop("reply_foreign_device")
             return
+        for tell in self._observers.heard:  # a device that asks is there
+            tell(device_id, candidates[0].profile, candidates[0].asked_on)
         if self._floods.holds_back(device_id):
             self._drop("reply_flood", device_id)
             return

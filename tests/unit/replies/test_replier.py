@@ -104,6 +104,16 @@ async def test_a_dock_that_asks_is_answered_and_it_is_counted(dock: Dock) -> Non
     assert not any(name.startswith("drop.") for name, count in dock.rig.counters.items() if count)
 
 
+async def test_a_device_that_asks_was_heard(dock: Dock) -> None:
+    """What waits for it is sent then."""
+    dock.say("thing/product/D1/requests", event(method="airport_organization_get"))
+    await eventually(lambda: len(dock.told) == 1)
+    asked = {"method": "cover_open", "profile": "dji", "hold": "1h"}
+    command = (await dock.rig.http.post("/v1/devices/D1/commands", json=asked)).json()
+    explained = (await dock.rig.http.get(f"/v1/commands/{command['id']}/explain")).json()
+    assert [(one["profile"], one["topic"]) for one in explained["heard"]] == [("dji", "thing/product/D1/requests")]
+
+
 async def test_a_command_that_issued_a_mission_is_found(dock: Dock) -> None:
     file = {"url": "u", "fingerprint": "f"}
     params = {"flight_id": "F1", "file": file}
