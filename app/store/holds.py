@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -20,6 +20,18 @@ class HeldEntry(NamedTuple):
     command_id: str
     until: int
     """The instant at which it ends unsent, if nothing else comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntries:
+    """The commands that are held now, in the order of their ids within a device."""
+
+    entries: Sequence[HeldEntry]
+    unread: frozenset[int] = frozenset()
+    """The partitions of which nothing is known, as the one of several servers that has them is away."""
+
+    def __iter__(self) -> Iterator[HeldEntry]:
+        return iter(self.entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +115,8 @@ class HoldStore(Protocol):
     A `token` is a text that no other attempt of any node has. It claims once.
     """
 
-    async def held(self) -> Sequence[HeldEntry]:
-        """The commands that are held now, in the order of their ids within a device."""
+    async def held(self) -> HeldEntries:
+        """The commands that are held now. StoreUnavailableError when no server tells anything of them."""
 
     async def last_held(self) -> str:
         """A note that is another one after each command that was held, and after each claim that was undone.

@@ -30,6 +30,8 @@ from tests.services import require_programs
 from tests.sharded import MemberProcess, Sharded, sharded
 from tests.waiting import PATIENCE, eventually
 
+HOUR = timedelta(hours=1)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def programs() -> None:
@@ -80,6 +82,24 @@ async def test_what_happened_at_the_primaries_that_are_there_is_told_while_one_i
             assert {one.command_id for one in outcomes if one is not None} == there
             queues = [f"wh_{number}" for number in range(12)]
             assert await store.webhooks.waiting(queues) == [0] * len(queues)
+
+
+async def test_held_commands_of_the_primaries_that_are_there_are_read_while_one_is_away() -> None:
+    with sharded() as cluster:
+        for member in cluster.members:
+            await asyncio.to_thread(member.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        async with opened(cluster) as store:
+            held = [registration(f"device-{number}", held=HOUR) for number in range(12)]
+            for one in held:
+                await store.register(one)
+            away, *_ = cluster.members
+            lost = await asyncio.to_thread(partitions_of, cluster, away)
+            there = {one.command_id for one in held if partition_of(one.device_id) not in lost}
+            assert 0 < len(there) < len(held)
+            await asyncio.to_thread(away.kill)
+            found = await store.held()
+            assert {one.command_id for one in found} == there
+            assert found.unread == lost
 
 
 async def test_held_commands_are_claimed_in_the_starts_of_the_primaries_that_are_there() -> None:
@@ -158,6 +178,11 @@ async def test_events_are_waited_for_at_the_primaries_that_are_there() -> None:
         before = [BEGINNING - 1] * len(shards)
         unknown = [number for number, head in enumerate(await log.wait("main", before)) if head < BEGINNING]
         assert unknown == [number for number, owner in enumerate(owners) if owner is away]
+
+
+def partitions_of(cluster: Sharded, member: MemberProcess) -> set[int]:
+    """The partitions of commands that a member has."""
+    return {one for one in range(PARTITIONS) if cluster.owner(slot_of_partition(one)) is member}
 
 
 def name_that_publishes_at(cluster: Sharded, member: MemberProcess) -> str:

@@ -68,7 +68,7 @@ class TestProposal:
         (outcome,) = await store.sweep([partition_of("dock-1")], "node-b", timedelta())
         assert (outcome.command_id, outcome.state, outcome.error) == (identity, S.UNSENT, NOT_APPROVED)
         assert [node for node, _ in await backend.woken()] == ["node-a"]
-        assert await store.held() == []
+        assert list(await store.held()) == []
         assert isinstance(await store.register(registration(key="k")), Registered)
 
     async def test_it_can_be_cancelled_and_not_approved_after_that(self, store: StateStore) -> None:
@@ -126,7 +126,7 @@ class TestRefused:
         command = await read(store, identity)
         assert (command.state, command.error) == (S.CANCELLED, refused_by_second(NO))
         assert approval_of(command).decision == NO
-        assert await store.held() == []
+        assert list(await store.held()) == []
         assert await store.claim(identity, "node-a", "t1") is None
         assert isinstance(await store.register(registration(held=HOUR, key="k")), Joined)
 

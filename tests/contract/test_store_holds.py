@@ -99,7 +99,7 @@ class TestHold:
         wanted = await hold(store, registration(held=HOUR, retention=MOMENT, quarantine=HOUR / 4))
         assert (await store.finish(wanted.command_id, S.CANCELLED, "node-b")).won
         assert await store.claim(wanted.command_id, "node-a", "t1") is None
-        assert await store.held() == []
+        assert list(await store.held()) == []
         assert (await state_of(store, wanted.command_id)).state is S.CANCELLED
 
     async def test_who_ends_nothing_but_what_is_held_leaves_alone_what_was_claimed(self, store: StateStore) -> None:
@@ -131,7 +131,7 @@ class TestHold:
             (wanted.command_id, S.UNSENT, HOLD_EXPIRED)
         ]
         assert [node for node, _ in await backend.woken()] == ["node-a"]
-        assert await store.held() == []
+        assert list(await store.held()) == []
         assert isinstance(await store.register(registration(key="k")), Registered)
         assert await store.sweep([partition_of("dock-1")], "node-b", timedelta()) == []
 
@@ -171,7 +171,7 @@ class TestClaim:
         again = await store.claim(wanted.command_id, f"node-{winner}", f"t{winner}")  # the first reply was lost
         assert isinstance(again, Claimed)
         assert again.command == command
-        assert await store.held() == []
+        assert list(await store.held()) == []
 
     @pytest.mark.parametrize("place", [0, 1, 2])
     async def test_from_then_on_it_is_answered_and_wakes_who_asked(
@@ -268,7 +268,7 @@ class TestGiveBack:
             assert recorded.verdict in (MatchResult.WON, MatchResult.PROGRESS)
             assert (await state_of(store, wanted.command_id)).state is then
             assert await store.claim(wanted.command_id, "node-c", "t2") is None
-            assert await store.held() == []
+            assert list(await store.held()) == []
 
     async def test_a_command_that_ran_on_is_ended_by_its_timeout(self, backend: Backend, store: StateStore) -> None:
         wanted = await hold(store, registration(held=HOUR, timeout=MOMENT))

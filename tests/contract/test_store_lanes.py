@@ -82,7 +82,7 @@ async def test_without_a_hold_a_taken_lane_refuses(store: StateStore) -> None:
     await put(store, registration(lane=FIFO))
     with pytest.raises(DeviceBusyError, match="lane flight of device dock-1 is taken"):
         await store.register(registration(lane=FIFO))
-    assert await store.held() == []
+    assert list(await store.held()) == []
 
 
 @pytest.mark.parametrize(

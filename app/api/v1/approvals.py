@@ -164,12 +164,13 @@ def _check_waits(command: Command) -> None:
 
 async def _waiting(commands: CommandPorts) -> AsyncIterator[Command | None]:
     """Yield the commands that wait for a second person, and None where more were not looked at."""
-    entries = sorted(await commands.store.held(), key=lambda one: one.until)
+    held = await commands.store.held()
+    entries = sorted(held, key=lambda one: one.until)
     for first in range(0, min(len(entries), _MOST_LOOKED_AT), _AT_ONCE):
         for command in await commands.store.get([one.command_id for one in entries[first : first + _AT_ONCE]]):
             if command is not None and command.awaits_approval:
                 yield command
-    if len(entries) > _MOST_LOOKED_AT:
+    if held.unread or len(entries) > _MOST_LOOKED_AT:
         yield None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Final, Protocol
 
@@ -81,6 +82,7 @@ class Drainer:
         self._closing = False
         self._note: str | None = None
         self._skipped = 0
+        self._share = share_of(node_id, ())
         self._changed = asyncio.Event()
         self._log = structlog.get_logger()
         claimant.held_again.add(self._wait_again)
@@ -118,21 +120,31 @@ class Drainer:
         Where thousands wait, they are read now and then, more often while something is held: it takes both sides long,
         and what is not held any more is found out by the look at its device.
         """
-        note = await self._store.last_held()  # before those who wait are read: what comes between changes it again
-        if self._note is not None and self._skipped < self._most_skipped(changed=note != self._note):
+        note = await self._last_note()  # before those who wait are read: what comes between changes it again
+        if self._skipped < self._most_skipped(changed=note is None or note != self._note):
             self._skipped += 1
             devices = self._waiting.known()
         else:
             self._waiting.begin_reading()
-            devices = self._waiting.read(await self._store.held())
-            self._note, self._skipped = note, 0
+            held = await self._store.held()
+            devices = self._waiting.read(held, held.unread)
+            self._note, self._skipped = None if held.unread else note, 0
         if devices or not self._time.known:
             await self._time.read()
         if devices:
-            share = set(share_of(self._node_id, [one.node_id for one in await self._nodes()]))
+            with suppress(UnavailableError):  # a Redis Cluster may be without the primary that tells, and have others
+                self._share = share_of(self._node_id, [one.node_id for one in await self._nodes()])
+            share = set(self._share)
             for device in devices:
                 if device.partition in share:
                     self._waiting.keep_looking(device)
+
+    async def _last_note(self) -> str | None:
+        """Return the store's note; None where a Redis Cluster is without the primary that has it."""
+        try:
+            return await self._store.last_held()
+        except UnavailableError:
+            return None
 
     def _most_skipped(self, *, changed: bool) -> int:
         """Return how many readings in a row may go without those who wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -135,12 +135,14 @@ class WaitingDevices(Observer):
         """Note that the store is read from now on."""
         self._fresh.clear()
 
-    def read(self, entries: Iterable[HeldEntry]) -> list[WaitingDevice]:
-        """Take over what the store has; the devices that are waited for."""
+    def read(self, entries: Iterable[HeldEntry], unread: Container[int] = ()) -> list[WaitingDevice]:
+        """Take over what the store has, and leave devices of `unread` partitions alone; those that are waited for."""
         found: dict[str, dict[str, None]] = {}
         for one in entries:
             found.setdefault(one.device_id, {})[one.command_id] = None
         for device_id, device in [*self._devices.items()]:
+            if device.partition in unread:
+                continue
             ids = found.pop(device_id, {})
             if self._fresh:  # else as for most of thousands, in a step that keeps others waiting
                 ids |= dict.fromkeys(one for one in device.ids if one in self._fresh)

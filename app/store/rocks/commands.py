@@ -26,7 +26,7 @@ from app.core.profiles.lanes import CommandLane
 from app.core.profiles.probes import ProbeFinding
 from app.runtime.telemetry import Fill
 from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
-from app.store.holds import Claimed, Decided, HeldEntry, LaneOccupancy, Restarted, Resumed, Waits
+from app.store.holds import Claimed, Decided, HeldEntries, LaneOccupancy, Restarted, Resumed, Waits
 from app.store.memory.commands.records import COMMAND_ROW, RowKey
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.commands.writer import Tell, Wake
@@ -160,7 +160,7 @@ class RocksStateStore:
     async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
         return await self.change(lambda memory: memory.sweep(partitions, finisher, grace))
 
-    async def held(self) -> Sequence[HeldEntry]:
+    async def held(self) -> HeldEntries:
         return await self.look(lambda memory: memory.held(), lambda found: [one.command_id for one in found])
 
     async def last_held(self) -> str:

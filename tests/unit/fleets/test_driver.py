@@ -104,7 +104,7 @@ async def test_what_is_handed_out_is_held_no_longer_than_its_window_is_open() ->
     world = await world_of(4, in_flight=2, further={"windows": windows})
     driver = await world.driver()
     await rounds(driver, world)
-    held = await world.store.held()
+    held = (await world.store.held()).entries
     assert len(held) == 2
     closes = world.clock.wall() - world.clock.wall() % 60 + 300
     assert all(one.until <= closes * 1_000_000 for one in held)

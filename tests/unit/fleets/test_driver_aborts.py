@@ -76,7 +76,7 @@ async def test_what_cannot_be_read_keeps_nothing_else_from_being_cancelled() -> 
     world = await world_of(3)
     driver = await world.driver()
     await rounds(driver, world)
-    unreadable = (await world.store.held())[1]
+    unreadable = (await world.store.held()).entries[1]
     world.unreadable = unreadable.command_id
     await aborted(world, spares=False)
     await rounds(driver, world, 3)
@@ -91,7 +91,7 @@ async def test_of_a_run_that_is_replaced_what_was_sent_does_not_stop_its_lane() 
     world.children.lane = CommandLane("mission", stops=True)
     driver = await world.driver()
     await rounds(driver, world)
-    sent = (await world.store.held())[0]
+    sent = (await world.store.held()).entries[0]
     await world.store.claim(sent.command_id, "node-a", "t")
     await aborted(world, spares=True)
     await rounds(driver, world, 3)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from app.core.commands.command import CommandState, WaitReason
 from app.core.commands.routing import Follower
 from app.core.profiles.lanes import CommandLane, LaneOrder, lane_topic
-from app.store.holds import Claimed, HeldEntry, LaneOccupancy, Restarted, Resumed, Waits
+from app.store.holds import Claimed, HeldEntries, HeldEntry, LaneOccupancy, Restarted, Resumed, Waits
 from app.store.memory.commands.lanes import closed_until, note_sent, occupancy
 from app.store.memory.commands.namesakes import last_one_stays
 from app.store.memory.commands.records import CommandTable, Record
@@ -22,10 +22,12 @@ class MemoryHolds:
         self._table = table
         self._give_way = give_way
 
-    async def held(self) -> Sequence[HeldEntry]:
+    async def held(self) -> HeldEntries:
         self._table.forget_expired()
         commands = (self._table.records[one].command for one in sorted(self._table.indexes.held))
-        return [HeldEntry(one.device_id, one.id, one.hold.lapses_at) for one in commands if one.hold is not None]
+        return HeldEntries(
+            [HeldEntry(one.device_id, one.id, one.hold.lapses_at) for one in commands if one.hold is not None]
+        )
 
     async def last_held(self) -> str:
         return str(self._table.indexes.times_held)

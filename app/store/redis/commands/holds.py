@@ -14,9 +14,10 @@ from app.core.commands.routing import Follower
 from app.core.errors import DeviceBusyError, InvalidInputError, StoreUnavailableError, UnreadableRecordError
 from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
 from app.core.profiles.lanes import CommandLane, lane_topic
-from app.store.holds import Claimed, HeldEntry, LaneOccupancy, LaneStop, Restarted, Resumed, Waits
+from app.store.holds import Claimed, HeldEntries, HeldEntry, LaneOccupancy, LaneStop, Restarted, Resumed, Waits
 from app.store.redis.commands import records
 from app.store.redis.commands.timed_scripts import TimedScripts
+from app.store.redis.driver.each_server import of_each_server
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
 from app.store.redis.driver.scripts import HOLD_CLAIM, HOLD_GIVE_BACK, HOLD_LANE, HOLD_PASS_ON, HOLD_RESUME
 from app.store.redis.driver.unreadable import Unreadable
@@ -35,17 +36,23 @@ class RedisHolds:
         self._unreadable = unreadable
         self._timed = timed
 
-    async def held(self) -> Sequence[HeldEntry]:
-        found: list[HeldEntry] = []
-        for first in range(0, PARTITIONS, LIST_BATCH):
-            last = 2 * MOST_HELD_OF_PARTITION - 1  # those whose claim was undone come back, also where there is no room
-            some = range(first, min(first + LIST_BATCH, PARTITIONS))
-            replies = await self._lanes.call_for_list(
-                [("ZRANGE", keys.held(one), 0, last, "WITHSCORES") for one in some]
-            )
-            for reply in replies:
-                found += () if isinstance(reply, ResponseError) else sorted(_entries(reply))
-        return found
+    async def held(self) -> HeldEntries:
+        names = [keys.held(partition) for partition in range(PARTITIONS)]
+        last = 2 * MOST_HELD_OF_PARTITION - 1  # those whose claim was undone come back, also where there is no room
+
+        async def ask(partitions: Sequence[int]) -> list[list[HeldEntry]]:
+            found: list[list[HeldEntry]] = []
+            for first in range(0, len(partitions), LIST_BATCH):
+                some = partitions[first : first + LIST_BATCH]
+                replies = await self._lanes.call_for_list(
+                    [("ZRANGE", names[one], 0, last, "WITHSCORES") for one in some]
+                )
+                found += ([] if isinstance(one, ResponseError) else sorted(_entries(one)) for one in replies)
+            return found
+
+        by_partition = await of_each_server(names, self._lanes.server_of, ask)
+        unread = frozenset(number for number, some in enumerate(by_partition) if some is None)
+        return HeldEntries([entry for some in by_partition for entry in some or ()], unread)
 
     async def last_held(self) -> str:
         note: bytes | None = await self._lanes.call("GET", keys.LAST_HELD)

@@ -86,7 +86,7 @@ class DeviceBooks:
     async def answer(self) -> None:
         """Take what is held for any of them, and answer it, or not; until cancelled."""
         while True:
-            entries = await self.store.held()
+            entries = (await self.store.held()).entries
             for begin in range(0, len(entries), AT_A_TIME):
                 await asyncio.gather(*(self._take(one) for one in entries[begin : begin + AT_A_TIME]))
             await asyncio.sleep(LOOK_SECONDS)
