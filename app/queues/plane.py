@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -35,7 +34,7 @@ from app.queues.gauges import QueueGauges
 from app.queues.missed import MissedEvents
 from app.queues.moves import QueueMoves
 from app.queues.originals import Originals
-from app.queues.settler import Settler
+from app.queues.settler import Settler, TokenSettlement
 from app.queues.shares import QueueShares
 from app.queues.sources import QueueSources, TenantOf
 from app.queues.stats import QueueStats, stats_in
@@ -58,16 +57,6 @@ MOST_CONSUMERS: Final = 10_000
 """Those that may wait on a node."""
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSettlement:
-    """The verdict of a consumer on one event."""
-
-    token: LoanToken
-    how: SettleHow
-    amount: int = -1
-    reason: str = ""
 
 
 class QueuePlane:

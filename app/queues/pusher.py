@@ -15,7 +15,8 @@ from app.core.queues.loans import LoanToken, SettleHow, micros_of
 from app.core.queues.model import DeclaredQueue
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.schedule import GIVEN_UP_AFTER, Reply
-from app.queues.plane import QueuePlane, TokenSettlement
+from app.queues.plane import QueuePlane
+from app.queues.settler import TokenSettlement
 from app.queues.taker import QueueMessage
 from app.webhooks.parcels import HOLD, ClaimedParcels, Parcel
 

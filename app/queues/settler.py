@@ -6,11 +6,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
 from app.core.errors import HomingError
-from app.core.queues.loans import LendingRules, QueueSource, Settled, SettleHow, Settlement
+from app.core.queues.loans import LendingRules, LoanToken, QueueSource, Settled, SettleHow, Settlement
 from app.core.queues.model import DeclaredQueue
 from app.runtime.telemetry import Counters
 from app.store.queues import QueueStore
@@ -21,6 +22,16 @@ SOON_US: Final = 1_000_000
 """Consumers that wait are told of what is retried before; they look once a second anyway."""
 JITTER: Final = (800, 1200)
 """Times between retries vary, in thousandths."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettlement:
+    """The verdict of a consumer on one event."""
+
+    token: LoanToken
+    how: SettleHow
+    amount: int = -1
+    reason: str = ""
 
 
 class _Waiting(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.rig import Rig, running
+from tests.api.rig import Rig, is_ready, running
 from tests.waiting import eventually
 
 
@@ -20,9 +20,5 @@ async def rig() -> AsyncIterator[Rig]:
 async def keeping() -> AsyncIterator[Rig]:
     """A node that keeps events in memory."""
     async with running(events={"url": "memory://"}) as rig:
-
-        async def is_ready() -> bool:
-            return (await rig.http.get("/readyz")).status_code == 200
-
-        await eventually(is_ready)
+        await eventually(lambda: is_ready(rig))
         yield rig

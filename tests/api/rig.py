@@ -55,6 +55,11 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+async def is_ready(rig: Rig) -> bool:
+    """True if the node says that it is ready."""
+    return (await rig.http.get("/readyz")).status_code == 200
+
+
 class Store(MemoryStateStore):
     """The memory store, which counts its registrations and can be taken away, also for `finish` alone."""
 

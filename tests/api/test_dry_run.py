@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import ReceivedMessage
-from tests.api.rig import COMMANDS, DEVICE, Rig, homing_with, running
+from tests.api.rig import COMMANDS, DEVICE, Rig, homing_with, is_ready, running
 from tests.waiting import eventually
 
 NO_WAIT = {"Prefer": "respond-async"}
@@ -42,11 +42,7 @@ hold = "0s"
 @pytest.fixture
 async def keeping(tmp_path: Path) -> AsyncIterator[Rig]:
     async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, RULES)}) as rig:
-
-        async def is_ready() -> bool:
-            return (await rig.http.get("/readyz")).status_code == 200
-
-        await eventually(is_ready)
+        await eventually(lambda: is_ready(rig))
         yield rig
 
 

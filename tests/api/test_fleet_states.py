@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import ReceivedMessage
-from tests.api.rig import Rig, homing_with, running
+from tests.api.rig import Rig, homing_with, is_ready, running
 from tests.api.test_fleets import RUNS, becomes, tell
 from tests.waiting import eventually
 
@@ -26,10 +26,7 @@ async def keeping(tmp_path: Path) -> AsyncIterator[Rig]:
             answers = [await rig.http.get(f"/v1/state/homing/{one}/osd") for one in DOCKS]
             return all(one.status_code == 200 for one in answers)
 
-        async def is_ready() -> bool:
-            return (await rig.http.get("/readyz")).status_code == 200
-
-        await eventually(is_ready)
+        await eventually(lambda: is_ready(rig))
         await tell(rig, ["dock-1", "dock-2"])
         await tell(rig, ["dock-2"], online=False)
         for name, value in DOCKS.items():

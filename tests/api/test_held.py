@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from app.core.errors import ForbiddenError
 from app.core.messages import ReceivedMessage
 from app.runtime.system import SystemClock
-from tests.api.rig import COMMANDS, DEVICE, Rig, homing_with, running
+from tests.api.rig import COMMANDS, DEVICE, Rig, homing_with, is_ready, running
 from tests.waiting import eventually
 
 PRESENCE = f"homing/{DEVICE}/presence"
@@ -30,20 +29,6 @@ inputs.mode = { topic = "homing/{device_id}/osd", path = "mode", max_age = "1h" 
 when = [{ path = "inputs.mode", is_in = [0] }]
 say = "the cover closes only over a drone that stands in its dock"
 """
-
-
-@pytest.fixture
-async def keeping() -> AsyncIterator[Rig]:
-    async with running(events={"url": "memory://"}) as rig:
-        await ready(rig)
-        yield rig
-
-
-async def ready(rig: Rig) -> None:
-    async def is_ready() -> bool:
-        return (await rig.http.get("/readyz")).status_code == 200
-
-    await eventually(is_ready)
 
 
 async def tell(rig: Rig, *, online: bool) -> None:
@@ -98,7 +83,7 @@ async def test_it_waits_until_the_device_is_there_and_is_sent_once(keeping: Rig)
 async def test_a_device_that_is_back_is_sent_to_when_it_listens(tmp_path: Path) -> None:
     late = '[[presence]]\ntopic = "homing/{device_id}/beat"\noffline_after = "5m"\nready_after = "1s"\n'
     async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, late)}) as rig:
-        await ready(rig)
+        await eventually(lambda: is_ready(rig))
         await away(rig)
         command = (await rig.send("ok", hold="8h", timeout="10s")).json()
         await tell(rig, online=True)
@@ -188,7 +173,7 @@ async def test_its_key_stands_for_it(keeping: Rig) -> None:
 
 async def test_an_interlock_is_judged_when_the_device_is_back(tmp_path: Path) -> None:
     async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, RULES)}) as rig:
-        await ready(rig)
+        await eventually(lambda: is_ready(rig))
         command = (await rig.send("ok", hold="1h")).json()
         assert command["state"] == "held"
         await tell(rig, online=True)

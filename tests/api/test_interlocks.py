@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import ReceivedMessage
-from tests.api.rig import COMMANDS, Rig, homing_with, running
+from tests.api.rig import COMMANDS, Rig, homing_with, is_ready, running
 from tests.waiting import eventually
 
 DEVICE = COMMANDS.split("/")[3]
@@ -39,11 +39,7 @@ def profiles(tmp_path: Path) -> Path:
 @pytest.fixture
 async def keeping(profiles: Path) -> AsyncIterator[Rig]:
     async with running(events={"url": "memory://"}, profiles={"dir": profiles}) as rig:
-
-        async def is_ready() -> bool:
-            return (await rig.http.get("/readyz")).status_code == 200
-
-        await eventually(is_ready)
+        await eventually(lambda: is_ready(rig))
         yield rig
 
 

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from app.core.events.presence import Change, entry_of
 from app.core.messages import ReceivedMessage
 from app.events.plane import needed
-from tests.api.rig import Rig, running
+from tests.api.rig import Rig, is_ready, running
 from tests.waiting import eventually
 
 DEVICE = "drone-1"
-
-
-@pytest.fixture
-async def keeping() -> AsyncIterator[Rig]:
-    async with running(events={"url": "memory://"}) as rig:
-        await eventually(lambda: is_ready(rig))
-        yield rig
-
-
-async def is_ready(rig: Rig) -> bool:
-    return (await rig.http.get("/readyz")).status_code == 200
 
 
 async def tell(rig: Rig, *, online: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import ReceivedMessage
-from tests.api.rig import COMMANDS, Rig, homing_with, running
+from tests.api.rig import COMMANDS, Rig, homing_with, is_ready, running
 from tests.waiting import eventually
 
 DEVICE = COMMANDS.split("/")[3]
@@ -32,11 +32,7 @@ within = "10m"
 @pytest.fixture
 async def keeping(tmp_path: Path) -> AsyncIterator[Rig]:
     async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, RULES)}) as rig:
-
-        async def is_ready() -> bool:
-            return (await rig.http.get("/readyz")).status_code == 200
-
-        await eventually(is_ready)
+        await eventually(lambda: is_ready(rig))
         yield rig
 
 
@@ -62,7 +58,7 @@ async def test_what_the_device_says_answers_the_parked_caller(keeping: Rig) -> N
 async def test_what_timed_out_is_looked_for_when_somebody_asks(tmp_path: Path) -> None:
     rules = RULES.replace('"10m"', '"1s"')
     async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, rules)}) as rig:
-        await eventually(lambda: _is_ready(rig))
+        await eventually(lambda: is_ready(rig))
         sent = await _timed_out(rig, "cover_open")
         path = f"/v1/commands/{sent['id']}"
         nothing = (await rig.http.post(f"{path}/probe")).json()
@@ -95,10 +91,6 @@ async def test_only_what_has_timed_out_and_has_a_probe_is_looked_for(keeping: Ri
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:homing:problem:illegal-transition")
     unknown = await keeping.http.post(f"/v1/commands/{other['id'][:-1]}Z/probe")
     assert unknown.status_code == 404
-
-
-async def _is_ready(rig: Rig) -> bool:
-    return (await rig.http.get("/readyz")).status_code == 200
 
 
 async def _timed_out(rig: Rig, method: str) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from app.core.errors import HomingError, QueueNotFoundError, UnavailableError
 from app.core.queues.channels import ChannelLoans
 from app.core.queues.loans import LoanToken, SettleHow, micros_of
 from app.core.queues.model import DeclaredQueue
-from app.queues.plane import QueuePlane, TokenSettlement
+from app.queues.plane import QueuePlane
+from app.queues.settler import TokenSettlement
 from app.queues.taker import QueueMessage
 
 WAIT_SECONDS: Final = 20.0

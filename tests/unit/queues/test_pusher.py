@@ -12,8 +12,9 @@ from app.core.queues.loans import LoanToken, SettleHow
 from app.core.queues.model import DeclaredQueue, QueueOptions
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.schedule import GIVEN_UP_AFTER, Reply
-from app.queues.plane import QueuePlane, TokenSettlement
+from app.queues.plane import QueuePlane
 from app.queues.pusher import LONGEST_PAUSE, QueueParcels
+from app.queues.settler import TokenSettlement
 from app.queues.taker import QueueMessage
 from tests.unit.assembly import ManualClock
 from tests.unit.queues.stage import ROUTES

@@ -17,7 +17,6 @@ from app.core.commands.reception import reception_of, reception_of_finding
 from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.commands.stream import CommandChangeKind
 from app.core.errors import (
-    CapacityError,
     CommandNotFoundError,
     DeviceBusyError,
     IdempotencyMismatchError,
@@ -65,7 +64,6 @@ from app.store.rules import (
 Wake = Callable[[str, Outcome], None]
 """Called with a waiting node and the outcome."""
 
-
 Tell = Callable[[str, str], None]
 """Called with a watching node and the id of the command to which something has happened."""
 
@@ -96,7 +94,7 @@ class MemoryCommandWriter:
         held = registration.begins_held or self._is_taken(registration)
         at_once = registration.hold is None or registration.hold.approval is None  # else once it is approved
         make_way = namesakes(self._table, registration) if at_once else ()
-        self._admit(registration, make_way, held=held)
+        check_room(self._table, registration, make_way, held=held)
         for one in make_way:
             self.give_way(one, replaced(registration.command_id))
         if at_once:
@@ -303,18 +301,6 @@ class MemoryCommandWriter:
     def give_way(self, record: Record, error: bytes) -> None:
         """Cancel one that waits, as another one came after it."""
         self._settle(record, CommandState.CANCELLED, None, error, "")
-
-    def _admit(self, registration: Registration, make_way: Sequence[Record], *, held: bool) -> None:
-        table = self._table
-        if not held:
-            table.check_free(registration)
-        else:
-            check_room(table, registration, make_way)
-        if table.taken >= table.max_bytes:
-            raise CapacityError(
-                f"the store of this process has {len(table.records)} commands in {table.max_bytes} bytes, its limit; "
-                "they go when their retention ends"
-            )
 
     def _named_by(self, answer: Answer, now: int) -> str | None:
         if answer.correlation in (Correlation.ID, Correlation.ECHO):

@@ -33,6 +33,7 @@ from homing_rig.figures.many_queues import many as many_queues
 from homing_rig.figures.one_process import one_process
 from homing_rig.figures.outage import outage
 from homing_rig.figures.primaries import channels, primaries
+from homing_rig.figures.primary_away import primary_away
 from homing_rig.figures.profiles import profiles
 from homing_rig.figures.queue_declarations import declaring
 from homing_rig.figures.queue_delays import of_one_process
@@ -74,6 +75,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "queue-many": many_queues,
     "redis-channels": channels,
     "redis-primaries": primaries,
+    "redis-primary-away": primary_away,
     "client-rolling": rolling,
     "client-failing": failing,
     "console-cost": cost,

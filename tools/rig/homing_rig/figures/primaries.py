@@ -37,7 +37,8 @@ AIM: Final = 1.6
 WAKE_UP: Final = b"x" * 600
 AT_ONCE: Final = 16
 _MINUTE: Final = timedelta(minutes=1)
-_numbers = count()
+_ids = count()
+_turns = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +154,23 @@ async def _wake(members: Sequence[MemberRedis], kind: str, messages: int) -> tup
     return [one * 1e6 / sent for one in used], seconds
 
 
+async def send_and_answer(store: RedisStateStore, number: int) -> None:
+    """Register a command of a device that has a number, and its answer. StoreUnavailableError."""
+    device = f"dock-{number}"
+    name, topic = command_id(device, f"01J{next(_ids):023d}"), f"thing/product/{device}/services_reply"
+    await store.register(
+        Registration(
+            *(name, device, "takeoff", b'{"height":30}', "dji", "node-a"),
+            *((Expectation(topic, Correlation.ID),), _MINUTE, timedelta(seconds=5)),
+        )
+    )
+    said = Answer(topic, device, Correlation.ID, name, CommandState.SUCCEEDED, b'{"code":0}', None)
+    await store.respond(said, "node-a")
+
+
 async def _call(store: RedisStateStore, done: Counter[str]) -> None:
     while True:
-        number = next(_numbers)
-        device = f"dock-{number % DEVICES}"
-        name, topic = command_id(device, f"01J{number:023d}"), f"thing/product/{device}/services_reply"
-        await store.register(
-            Registration(
-                *(name, device, "takeoff", b'{"height":30}', "dji", "node-a"),
-                *((Expectation(topic, Correlation.ID),), _MINUTE, timedelta(seconds=5)),
-            )
-        )
-        said = Answer(topic, device, Correlation.ID, name, CommandState.SUCCEEDED, b'{"code":0}', None)
-        await store.respond(said, "node-a")
+        await send_and_answer(store, next(_turns) % DEVICES)
         done["commands"] += 1
 
 
