@@ -1,4 +1,4 @@
-"""Every scenario of the rig in its short form: seconds instead of minutes, judged by what must never happen."""
+"""Nodes, the broker and the load are in trouble, and every command is accounted for."""
 
 from __future__ import annotations
 
@@ -6,27 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from homing_rig.chaos.options import ChaosOptions
-from homing_rig.chaos.run import run_scenario
-from homing_rig.chaos.scenarios import SCENARIOS
-from homing_rig.chaos.stepped import MISSING, library
 from homing_rig.guard import DATABASE
-from tests.services import require_programs, without_program
+from tests.rig.chaos.short_forms import OF_COMMANDS, check_short_form
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", OF_COMMANDS)
 async def test_scenario(name: str, tmp_path: Path) -> None:
-    require_programs()
-    if SCENARIOS[name].steps and library() is None:
-        without_program(MISSING)
-    result = await run_scenario(ChaosOptions(scenario=name, short=True, forked=True, out=tmp_path))
-    assert result.passed, (result.history.parent / "report.txt").read_text()
+    await check_short_form(name, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["R3", pytest.param("R18", marks=pytest.mark.long)])
 async def test_scenario_with_access(name: str, tmp_path: Path) -> None:
     """Nodes that ask for keys and keep an audit are killed, and leave nothing behind."""
-    require_programs()
-    result = await run_scenario(ChaosOptions(scenario=name, short=True, forked=True, access=True, out=tmp_path))
-    assert result.passed, (result.history.parent / "report.txt").read_text()
+    await check_short_form(name, tmp_path, access=True)
     assert (tmp_path / f"{name}-1" / DATABASE).exists()
