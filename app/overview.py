@@ -37,13 +37,13 @@ MOST_OPEN: Final = 50
 MOST_METHODS: Final = 20
 MOST_DEATHS: Final = 20
 MOST_EXPLAINED: Final = 64
-"""How many failures are explained for one overview; the others follow in the next ones."""
+"""The number of failures that are explained for one overview; the others follow in the next ones."""
 EXPLAINED_AT_ONCE: Final = 4
 EXPLAINING_SECONDS: Final = 1.0
 UNSETTLED_US: Final = 15_000_000
 """What is known of a failure may still change so long after it."""
 MOST_SAID: Final = 300
-"""How much of what a check says is told, in characters."""
+"""The characters that are told of what a check says."""
 SUBJECT: Final = "overview"
 _OF_NOTHING: Final = asdict(Target(device="", names=(), topics=(), since=0, until=0))
 """Nodes of 0.2.0 know of no overview. They answer the rest of the question, which is about no command: so they live."""

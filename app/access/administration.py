@@ -35,7 +35,7 @@ from app.core.errors import (
 from app.store.directory import AccessDirectory
 
 TRIES: Final = 10
-"""How often a change is decided again because somebody else was quicker."""
+"""The number of times that a change is decided again because somebody else was quicker."""
 
 Decide = Callable[[View], Sequence[Change]]
 """What is to be changed, by what is on record; raises what keeps it from being changed."""

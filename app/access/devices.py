@@ -23,7 +23,7 @@ from app.core.clock import Clock, wall_us
 from app.core.errors import DeviceNotFoundError, InvalidInputError
 
 SCANNED: Final = 2_000
-"""How many records one page looks at."""
+"""The number of records that one page looks at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

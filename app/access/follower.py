@@ -32,11 +32,11 @@ from app.core.errors import (
 from app.store.directory import AccessDirectory
 
 AGREE_SECONDS: Final = 30.0
-"""How often the cluster is asked which directory it has."""
+"""The time after which the cluster is asked again which directory it has."""
 LATE: Final = timedelta(seconds=2.5)
-"""How long the first steps may take before a node looks for a copy of the rules."""
+"""The time that the first steps may take before a node looks for a copy of the rules."""
 TOUCH_SECONDS: Final = 30.0
-"""How often the directory is told which keys were used."""
+"""The time after which the directory is told again which keys were used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class View:
     snapshot: Snapshot
     """Of the document."""
     copied: bool = False
-    """Whether it is a copy that other nodes have kept, in which hashes of passwords are missing."""
+    """True if it is a copy that other nodes have kept, in which hashes of passwords are missing."""
 
 
 class DirectoryFollower:
@@ -84,7 +84,7 @@ class DirectoryFollower:
         self._view: View | None = None
         self._refreshing: Final = asyncio.Lock()
         self.heard_at = clock.monotonic()
-        """When the directory was, on the monotonic clock."""
+        """The instant at which the directory was read, on the monotonic clock."""
         self._trouble = "the access directory was not read yet"
         self._away: str | None = None
         self._used: dict[str, int] = {}

@@ -166,7 +166,9 @@ class People:
             if taken is not None:
                 raise EntryConflictError(f"binding {taken!a} is somebody else's")
             found[:] = [binding_part(one) for one in new]
-            after = replace(view.document, bindings=(*(o for o in view.document.bindings if o not in current), *new))
+            after = replace(
+                view.document, bindings=(*(one for one in view.document.bindings if one not in current), *new)
+            )
             return plan(view.document, after)
 
         await self._administration.change(caller, decide)

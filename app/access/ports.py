@@ -111,7 +111,7 @@ class LimitState:
     share: float
     """The node's part of it, up to 1."""
     left: int | None
-    """How many commands the node would take now, one after the other; None where that depends on the device."""
+    """The number of commands that the node would take now, in turn; None where that depends on the device."""
     open: int | None = None
     """Of a limit of open commands, how many are open on the node."""
 

@@ -21,7 +21,7 @@ from app.core.clock import Clock, wall_us
 from app.store.copies import Copies
 
 AGAIN_SECONDS: Final = 300.0
-"""How old a kept copy of the same version may be before it is kept anew: that says that it still holds."""
+"""The age at which a kept copy of the same version is kept anew: that says that it still holds."""
 _FORMAT: Final = 1
 _SIGNATURE: Final = 32
 _LABEL: Final = b"homing: copy of the access directory"

@@ -18,7 +18,7 @@ from app.core.payload import MAX_BYTES
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 BODY_SECONDS: Final = 10.0
-"""How long a caller may take to send the body of a request that has begun: slow ones must not fill up a node."""
+"""The time that a caller may take to send the body of a request that has begun: slow ones must not fill up a node."""
 
 JSON: Final = b"application/json"
 PROBLEM_JSON: Final = b"application/problem+json"

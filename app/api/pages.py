@@ -17,7 +17,7 @@ T = TypeVar("T")
 MOST_PLACE: Final = 256
 """Bytes of the longest name by which `part` knows its place."""
 LOOK: Final = 200
-"""How many commands are looked at together, once a first look has not filled the page."""
+"""The number of commands that are looked at together, once a first look has not filled the page."""
 LOOKS: Final = 10
 """After so many looks a page is short, though there may be more: 2,000 commands of others in front of one's own."""
 

@@ -92,7 +92,7 @@ class ThisNode:
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
     """The live nodes of the cluster; StoreUnavailableError."""
     fills: Callable[[], Mapping[str, Fill]]
-    """How full every bounded buffer of this process is."""
+    """The fill of every bounded buffer of this process."""
     counters: Counters
     exposition: Exposition
     tracing: Tracing | None

@@ -19,7 +19,7 @@ from app.core.commands.faults import with_code_text
 from app.store.commands import CommandSlice
 
 SLICE: Final = 25
-"""How many commands of a page are written at once."""
+"""The number of commands of a page that are written at once."""
 
 _MICROSECONDS: Final = 1_000_000
 _RECEIVED_AT: Final = re.compile(rb'"received_at":([0-9]{1,18})\}\Z')

@@ -33,7 +33,7 @@ RETRY_MS: Final = 1000
 AWAY_MS: Final = (500, 3500)
 """Between which times those come back that a node sends away: not all at once."""
 LAST_WORD_SECONDS: Final = 1.0
-"""How long a caller may take to read the end of a stream that this node ends."""
+"""The time that a caller may take to read the end of a stream that this node ends."""
 HEADERS: Final = (
     (b"content-type", MEDIA_TYPE + b"; charset=utf-8"),
     NO_STORE,

@@ -31,9 +31,9 @@ It is what a node that is killed may lose. Till then it waits for others to be w
 SLACK_SECONDS: Final = 0.05
 """Of that, what timers may be late."""
 _STILL: Final = 0.9
-"""How much of a long write is expected of the next one."""
+"""The share of a long write that is expected of the next one."""
 HEADS_SECONDS: Final = 10.0
-"""How often heads are told to the log and to the other writers."""
+"""The time after which heads are told again to the log and to the other writers."""
 REFUSALS: Final = 100
 """Refused requests of which one batch tells; the others are counted."""
 
@@ -77,7 +77,7 @@ class Audit(Observer):
         self._running: dict[str, AuditRow] = {}
         """Of what is not in the chain yet, the commands without outcome."""
         self._room = MOST_LINES
-        """How many more things may wait."""
+        """The number of further things that may wait."""
         self._facts = 0
         self._dropped = 0
         self._refusals = 0

@@ -35,7 +35,7 @@ MOST_HEADS: Final = 100
 """The latest ones, of which one line tells."""
 
 SLOW: Final = timedelta(milliseconds=250)
-"""How long the database may take for lines before they are put on the disk as well, where there is one."""
+"""The time that the database may take for lines before they are put on the disk as well, where there is one."""
 
 Bind = Callable[[], None]
 """Puts what was told meanwhile into the chain."""

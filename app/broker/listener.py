@@ -23,7 +23,7 @@ from app.core.peers import peer_of
 from app.runtime.sockets import BACKLOG
 
 LINGER_SECONDS: Final = 5.0
-"""How long a client may take to read the last of a connection that the broker ends."""
+"""The time that a client may take to read the last of a connection that the broker ends."""
 TICK_SECONDS: Final = 1.0
 
 

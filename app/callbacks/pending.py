@@ -85,7 +85,7 @@ class Pending:
         self.reception: Reception | None = None
         self.profile = ""
         self.registered = False
-        """Whether the store has it."""
+        """True if the store has it."""
         if command is not None:
             self.about(command)
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 Decide = Callable[["Document"], "Sequence[Change]"]
 
 FOLLOWED: Final = "Nodes follow within HOMING_ACCESS_REFRESH (0.5 s); one that cannot says so at /readyz."
-"""When a change counts, for whoever wants to be sure."""
+"""The instant at which a change counts, for whoever wants to be sure."""
 _TRIES: Final = 10
 
 
@@ -176,7 +176,7 @@ def instant() -> int:
 
 
 def end_of(days: int, now_us: int, *, never: bool) -> int | None:
-    """When a key ends that is made now."""
+    """The instant at which a key ends that is made now."""
     return None if never else now_us + timedelta(days=days) // timedelta(microseconds=1)
 
 

@@ -23,7 +23,7 @@ SHARE_IN_REDIS: Final = 0.6
 MOST_CLOCK_OFF: Final = 1.0
 """Seconds."""
 SLACK: Final = timedelta(minutes=5)
-"""How much longer than it should be something may be kept before that is worth a word."""
+"""The time for which something may be kept longer than it should be before that is worth a word."""
 
 SWEPT: Final = timedelta(hours=1)
 """Files end with the hour, and are deleted as soon as all of it is over."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = "at topic data|data_base64"
 PATIENT = 60
-"""How often a node that is away is asked for more: those who follow events leave that running."""
+"""The number of times that a node that is away is asked for more: those who follow events leave that running."""
 
 application = group(
     "What devices say unasked: read, follow and publish it.",

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from homing_client import Message
 
 PATIENT: Final = 60
-"""How often a node that is away is asked again: consumers are left running."""
+"""The number of times that a node that is away is asked again: consumers are left running."""
 POLL: Final = "2s"
-"""How long one call waits for events, so that Ctrl-C is heard."""
+"""The time for which one call waits for events, so that Ctrl-C is heard."""
 TEMPORARY: Final = 75
 """EX_TEMPFAIL of sysexits.h: the handler says that it may work later."""
 

@@ -77,8 +77,8 @@ def serve(
     if workers > 1:
         from app.server.workers import run_workers
 
-        own = [] if worker_port is None else [listen(settings.api.host, worker_port + n) for n in range(workers)]
-        probed = [one for n in range(workers) if (one := listen_for_operations(settings, n)) is not None]
+        own = [] if worker_port is None else [listen(settings.api.host, worker_port + at) for at in range(workers)]
+        probed = [one for at in range(workers) if (one := listen_for_operations(settings, at)) is not None]
         code = run_workers(workers, settings, listeners[0], own, probed)
         raise Stop("", Exit(code))
     serve_node(settings, *listeners, operations=operations, until_parent_ends=bool(listen_fd))

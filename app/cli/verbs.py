@@ -34,7 +34,7 @@ JSON: Final = {"object", "Mapping[str, Any]", "Sequence[Mapping[str, Any]]"}
 """Types of parameters that are typed as JSON."""
 WORDS: Final = {"Sequence[str]", "Sequence[str] | None"}
 MANY: Final = 100
-"""How many of a long list are printed where nobody says."""
+"""The number of entries of a long list that are printed where nobody says."""
 
 HELP: Final[Mapping[str, str]] = {
     "action": "The action: read, send, cancel, …",

@@ -21,11 +21,11 @@ from app.core.errors import UnavailableError
 from app.runtime.telemetry import Counters
 
 RIGHT: Final = timedelta(seconds=30)
-"""How long a survivor that dies over it keeps others from adopting the same session."""
+"""The time for which a survivor that dies over it keeps others from adopting the same session."""
 IDLE: Final = timedelta(seconds=1)
 """A session from which nothing has come for so long is empty."""
 GRACE: Final = timedelta(milliseconds=400)
-"""How long a session may be without its connection before a survivor takes it: a node that was only cut off for a
+"""The time that a session may be without its connection before a survivor takes it: a node that was only cut off for a
 moment is back by then, and says so."""
 MOST_LOST: Final = 256
 """Sessions at a time of which the broker has said that they lost their connection."""

@@ -23,7 +23,7 @@ from app.mqtt.base import MqttClient
 from app.runtime.telemetry import Counters
 
 EVERY_SECONDS: Final = 0.5
-"""How often a canary is sent through each subscription."""
+"""The time after which another canary is sent through each subscription."""
 MOST_A_SECOND: Final = 20
 """With many subscriptions each has its turn less often."""
 CALM_SECONDS: Final = 2.0
@@ -33,11 +33,11 @@ SILENT_SECONDS: Final = 3.0
 PATIENCE_SECONDS: Final = 5.0
 """A canary that has not come back by then is lost."""
 MEMORY_SECONDS: Final = 10.0
-"""How long a loss counts."""
+"""The time for which a loss counts."""
 TOO_MANY: Final = 2
 """So many losses within that time are no accident."""
 EXCUSED_SECONDS: Final = 30.0
-"""How long a known trouble, as a frozen node, explains what is missing."""
+"""The time for which a known trouble, as a frozen node, explains what is missing."""
 LATE_SECONDS: Final = 1.0
 """A round that comes so much too late says that this process did not run, so that it knows nothing of its canaries."""
 MOST_CARRIED: Final = 256
@@ -48,7 +48,7 @@ class _Flying(NamedTuple):
     topic: str
     sent_at: float
     acknowledged_at: float | None
-    """When the broker took it: before that nothing can be missing."""
+    """The instant at which the broker took it: before that nothing can be missing."""
 
 
 class Canary:

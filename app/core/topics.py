@@ -160,7 +160,7 @@ class TopicTemplate:
         self.further: Final = tuple(name for name in self.names if name not in PLACEHOLDERS)
         """Those that not every template may have."""
         self.lasting: Final = "id" not in self.names and not self.further
-        """Whether all commands of a method to a device have the same topic."""
+        """True if all commands of a method to a device have the same topic."""
         for name in self.names:
             if self.names.count(name) > 1:
                 raise ConfigurationError(f"topic template {text!a}: {{{name}}} stands there twice; once is allowed")

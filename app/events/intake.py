@@ -32,7 +32,7 @@ from app.runtime.telemetry import BurstLog, Counters
 from app.store.roles import RoleLease
 
 SETTLE_SECONDS: Final = 1.0
-"""How long a node that stops waits for what it has to be appended."""
+"""The time that a node that stops waits for what it has to be appended."""
 
 QUIET: Final = timedelta(milliseconds=200)
 """After UNSUBACK the broker still sends what it had queued; a silence of this length says that it has no more."""

@@ -49,7 +49,7 @@ class Keeper:
         self._clock = clock
         self._counters = counters
         self._hourly = hourly
-        """Whether generations end with the hour, as files of the cold tier do."""
+        """True if generations end with the hour, as files of the cold tier do."""
         self.dropping: Final[list[BeforeDrop]] = []
         """Called before a generation is dropped, while its events can be read."""
         self.size = 0

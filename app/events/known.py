@@ -15,7 +15,7 @@ from app.events.plane import EventPlane, needed
 from app.events.shared_intake import NodeSession
 
 PRESENCE_SECONDS: Final = 0.25
-"""How long a command waits to be told that its device is away; then it is sent."""
+"""The time for which a command waits to be told that its device is away; then it is sent."""
 
 
 class KnownFromEvents:
@@ -25,7 +25,7 @@ class KnownFromEvents:
         self._plane = plane
 
     async def offline_since(self, device_id: str) -> int | None:
-        """Since when a device is known to be away, in microseconds since 1970; soon or not at all."""
+        """The instant since which a device is known to be away, in microseconds since 1970; soon or not at all."""
         if self._plane is None:
             return None
         with suppress(TimeoutError, HomingError):

@@ -22,7 +22,7 @@ from app.store.events import EventStore
 
 START_AGAIN_SECONDS: Final = 0.5
 LISTEN_SECONDS: Final = 5.0
-"""How long a node is not ready because nobody has subscribed to events yet: commands go on without them."""
+"""The time that a node is not ready because nobody has subscribed to events yet: commands go on without them."""
 
 _log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from app.runtime.telemetry import Counters
 from app.store.events import EventStore
 
 ATTEMPTS: Final = 8
-"""How often a commit is decided anew, as another one was faster."""
+"""The number of times that a commit is decided anew, as another one was faster."""
 
 Check = Callable[[NamedCursor | None], None]
 """Raises what keeps the cursor that is there from being replaced."""

@@ -38,7 +38,7 @@ from app.store.events import EventStore
 from app.store.roles import RoleLease
 
 BOUND: Final = 8
-"""How many times Receive Maximum may wait to be appended, as QoS 0 is not bounded by it."""
+"""The multiple of Receive Maximum that may wait to be appended, as QoS 0 is not bounded by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,7 +115,7 @@ class EventsReader:
         return Cursor(tuple(ends))
 
     async def gap(self, databases: Databases, cursor: Cursor) -> Position | None:
-        """Until when events behind the cursor may be gone, or cannot be read any more; None when all are there."""
+        """The instant until which events behind the cursor may be gone or unreadable; None when all are there."""
         self._check()
         read: dict[str, Position] = {}  # shards are read together: what is before this was read in all of a database
         for shard, position in zip(self.shards(databases), cursor.positions, strict=True):

@@ -102,7 +102,7 @@ class DevicePresence:
         return await self._values.topics(self._database, FILTER, after, limit)
 
     async def offline_since(self, device_id: str) -> Position | None:
-        """Since when the device is known to be away: it has said so, or its will, and has not come back.
+        """The instant since which the device is known to be away: it has said so, or its will, and has not come back.
 
         None where there is no such evidence: nobody has heard of it, only its silence tells, or no node listens now.
         """

@@ -115,7 +115,7 @@ class RunDriver:
         self._registered: set[int] = set()
         """Those whose command is certainly on record."""
         self._away: dict[int, tuple[float, float]] = {}
-        """Since when a target is away, and when it is looked at again: on the monotonic clock, which nobody sets."""
+        """The instants since which a target is away, and of its next look, on the monotonic clock."""
         self._withdrawn: set[int] = set()
         """The targets whose commands were cancelled as far as nobody had sent them, since the last look at all."""
         self._withdrew_at = self._monotonic()
@@ -125,7 +125,7 @@ class RunDriver:
         self._refused: dict[int, str] = {}
         """Why a command can never be registered."""
         self._missing: dict[int, float] = {}
-        """Since when it is known of a target that it has no command and will have none, as the run is over."""
+        """The instant since which it is known that a target has no command and will have none, as the run is over."""
         self._full: dict[int, tuple[float, float]] = {}
         """The instant at which a command without room is tried again, and how long that is after the last time."""
         self._results: dict[int, Sequence[Any]] = {}

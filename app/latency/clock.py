@@ -20,7 +20,7 @@ class StoreClock:
         self.offset: float | None = None
         """Microseconds on the store's clock at 0 on the monotonic clock; None as long as nothing was learned."""
         self.began = -inf
-        """When this window began, on the monotonic clock: with a sample."""
+        """The instant at which this window began, on the monotonic clock: with a sample."""
         self._best = inf, 0.0
         """Round trip and offset of this window's best sample."""
         self._before = inf

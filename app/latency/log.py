@@ -21,7 +21,7 @@ from app.runtime.worker import Worker
 CHUNK: Final = 2048
 """Records that are handed to the background at once: taking them apart holds the event loop up for a millisecond."""
 TICK_SECONDS: Final = 1.0
-"""How long a smaller number waits."""
+"""The time for which a smaller number waits."""
 LONGEST_PAUSE: Final = 600.0
 """Seconds without an attempt to write, after failures."""
 ROW_SHARE: Final = 4
@@ -82,7 +82,7 @@ class LatencyLog:
         self._enough = asyncio.Event()
         self._worker = Worker("latency-log")
         self._since: float | None = None
-        """When the open interval began: with its first record."""
+        """The instant at which the open interval began: with its first record."""
         self._retry_at = 0.0
         self._failures = 0
         self._log = structlog.get_logger()

@@ -28,7 +28,7 @@ class Arrival:
         self.delivery = delivery
         self.message: ReceivedMessage = delivery.message
         self.at = at
-        """When it came, on the monotonic clock."""
+        """The instant at which it came, on the monotonic clock."""
         self.settled = False
         self.after: Callable[[], None] | None = None
         """What follows when it is settled, and does not when it is left to the broker."""

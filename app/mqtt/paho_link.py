@@ -59,7 +59,7 @@ class PahoLink:
         self._outgoing = SendWindow(self._stream.write, counters, options.send_window, is_v5=self._is_v5)
         self._unacknowledged = 0
         self.deliveries = 0
-        """How many messages came over this connection."""
+        """The number of messages that came over this connection."""
         self._deliveries_at_tick = 0
         self._opening: asyncio.Timeout | None = None
         self._reading_paused = False

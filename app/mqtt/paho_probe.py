@@ -20,7 +20,7 @@ from app.core.topics import share
 from app.mqtt.options import MqttOptions, tls_context
 
 REPLY_SECONDS: Final = 3.0
-"""How long one answer of the broker may take."""
+"""The time that one answer of the broker may take."""
 QUIET_SECONDS: Final = 0.3
 """After such a silence nothing more is coming."""
 BUSY_SECONDS: Final = 1.5
@@ -71,11 +71,11 @@ class BrokerFacts:
     subscribe_refused: bool = False
     """SUBACK said no to a shared subscription."""
     shared_received: list[int] = field(default_factory=list)
-    """How many of SHARED_MESSAGES each of the two members of a group got."""
+    """The numbers of SHARED_MESSAGES that the two members of a group got."""
     publish_works: bool = True
     """A message to our own topic came back."""
     parked: int | None = None
-    """How many of PARKED_MESSAGES, sent while their client was away, were there when it came back."""
+    """The number of PARKED_MESSAGES, sent while their client was away, that were there when it came back."""
     refused_topics: list[str] = field(default_factory=list)
     """What a node needs and the broker says no to: `write <topic>`, `read <filter>`."""
     listened: list[str] | None = None

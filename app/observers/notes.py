@@ -26,7 +26,7 @@ MOST_PROFILES: Final = 8
 MOST_TOPIC: Final = 256
 MOST_DEVICE_ID: Final = 128
 MOST_TOLD: Final = 20
-"""How many misses are told of one command."""
+"""The number of misses that are told of one command."""
 LONG_SECONDS: Final = 1.0
 """Of commands that took longer is noted how they went."""
 

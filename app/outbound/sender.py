@@ -31,9 +31,9 @@ from app.core.webhooks.schedule import Reply
 from app.outbound.ports import SECONDS
 
 MOST_REPLY: Final = 65_536
-"""How much of a reply is read, in bytes, so that the receiver is not cut off while it writes."""
+"""The bytes of a reply that are read, so that the receiver is not cut off while it writes."""
 THREADS: Final = 16
-"""How many names are looked up at the same time."""
+"""The number of names that are looked up at the same time."""
 _MOST_REASON: Final = 200
 
 

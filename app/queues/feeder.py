@@ -33,15 +33,15 @@ from app.store.queues import QueueStore
 PAGE: Final = 500
 """Events that are read at once."""
 TICK_SECONDS: Final = 0.5
-"""How often a feeder looks though nothing happened."""
+"""The time after which a feeder looks though nothing happened."""
 FULL_SECONDS: Final = 0.05
 """The same while a window is full from which somebody takes."""
 BUSY_SECONDS: Final = 1.0
 """A log that gives hints is watched for so long after an event, as some of those that follow have no hint."""
 SLOW_SECONDS: Final = 5.0
-"""How often it looks at windows that are full, though nobody takes from them."""
+"""The time between two looks at windows that are full, though nobody takes from them."""
 KEPT_US: Final = 60_000_000
-"""How far a queue was looked through without a match, before the store is told."""
+"""The distance for which a queue was looked through without a match, before the store is told."""
 MOST_REFERENCES: Final = 8 * 128
 """Of one call."""
 

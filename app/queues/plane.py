@@ -48,7 +48,7 @@ from app.store.queues import QueueStore
 LOOK_SECONDS: Final = 0.5
 """A node looks so often at what is declared, though nobody has told of a change, and at who lives."""
 MOST_PAUSE_SECONDS: Final = 30.0
-"""How long it waits at most before it tries again to open the store."""
+"""The time for which it waits at most before it tries again to open the store."""
 GAUGE_LOOKS: Final = 10
 """Each so many looks it asks how queues stand, for `/metrics`."""
 UNUSED_LOOKS: Final = 20

@@ -25,7 +25,7 @@ TYPE: Final = "homing.queue.event"
 MOST_BYTES: Final = 160 * 1024
 """Of the values of a batch, which are a third longer as base64: with all about them a body has 256 KiB at most."""
 WAIT_SECONDS: Final = 5.0
-"""How long a claim waits for the first event."""
+"""The time for which a claim waits for the first event."""
 FIRST_PAUSE: Final = 1.0
 """Seconds without an attempt after a first failure; twice as long after each further one."""
 LONGEST_PAUSE: Final = 60.0

@@ -27,11 +27,11 @@ from app.runtime.telemetry import Counters
 from app.store.queues import QueueStore, TakeCall
 
 LOOK_SECONDS: Final = 1.0
-"""How often somebody who waits looks, though nobody hints."""
+"""The time between two looks of somebody who waits, though nobody hints."""
 SOONEST_SECONDS: Final = 0.01
 """After how long it looks at the earliest where something comes back: a thousand retries are no thousand looks."""
 ANNOUNCED_SECONDS: Final = 1.0
-"""How often the store is told that a consumer asks."""
+"""The time after which the store is told again that a consumer asks."""
 MOST_WAITING: Final = 256
 """Consumers of one queue that wait on this node."""
 MOST_KNOWN: Final = 10_000

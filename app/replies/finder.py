@@ -17,7 +17,7 @@ from app.store.commands import CommandReader, Query
 COMMANDS: Final = 50
 """Among so many commands of the device, the latest, is the one looked for that a reply speaks of."""
 STATE_SECONDS: Final = 2.0
-"""How long the event log may take to tell its last values; then the device has to ask again."""
+"""The time that the event log may take to tell its last values; then the device has to ask again."""
 
 LastEntry = Callable[[str | None, str], Awaitable[Entry | None]]
 """Tells the last value of a topic in the database that is proposed, if there is any; it may raise HomingError."""

@@ -48,7 +48,7 @@ class StoreMeasures:
         self.batch = Histogram(CALLS)
         """Calls in one round trip."""
         self.wait = Histogram()
-        """How long the first call of each round trip has waited for its turn: the longest wait in it."""
+        """The time that the first call of each round trip has waited for its turn: the longest wait in it."""
         self.round_trip = Histogram()
         """From sending a batch to its last reply."""
         self.last_round_trip = 0.0

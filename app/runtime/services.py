@@ -17,9 +17,9 @@ from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
 
 STEP_SECONDS: Final = 3.0
-"""How long each step of stopping may take before the next one is done regardless."""
+"""The time that each step of stopping may take before the next one is done regardless."""
 STOP: Final = timedelta(seconds=9)
-"""How long all steps may take, though store and broker be away: with the drain delay less than 15."""
+"""The time that all steps may take, though store and broker be away: with the drain delay less than 15."""
 LEAST_SECONDS: Final = 0.1
 """What a step gets when that is used up."""
 
@@ -40,7 +40,7 @@ class Service:
     check: Callable[[], str] | None = None
     """What it says of its health: `ok` or a sentence."""
     fills: Callable[[], Mapping[str, Fill]] | None = None
-    """How full its bounded buffers are, by name; `/metrics` calls them queues."""
+    """The fill of its bounded buffers, by name; `/metrics` calls them queues."""
     gauges: Callable[[], Iterable[tuple[Family, Mapping[Labels, float]]]] | None = None
     """What else it shows in `/metrics`."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 AGAIN: Final = timedelta(milliseconds=100)
 MOST_AGAIN: Final = 20
-"""How often those are cancelled again whose end somebody does not want to wait for any more."""
+"""The number of times that those are cancelled again whose end somebody does not want to wait for any more."""
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]], again: timedelta = AGAIN) -> None:

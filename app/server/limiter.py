@@ -19,7 +19,7 @@ from app.core.clock import Clock
 from app.runtime.telemetry import Bursts, Counters, Fill
 
 TICK_SECONDS: Final = 1.0
-"""How often somebody should call `tick`."""
+"""The time between two calls of `tick`."""
 SUSPICIOUS_SECONDS: Final = 1.0
 """A head that takes longer is the first to go when there is no room."""
 
@@ -61,11 +61,11 @@ class Limits:
     probes: int = 32
     """Connections beyond the others, for questions after the node's health."""
     idle: float = 75.0
-    """How long a connection may be without a request, also before its first one."""
+    """The time for which a connection may be without a request, also before its first one."""
     head: float = 10.0
     body: float = 15.0
     stall: float = 30.0
-    """How long a peer may take to read 16 KiB of what was written."""
+    """The time that a peer may take to read 16 KiB of what was written."""
     pong: float = 20.0
     """The time that a WebSocket may be silent until it is sent a ping, and again after that."""
     held: int = 64 * 1024 * 1024

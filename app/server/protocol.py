@@ -62,7 +62,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._why: CloseReason | None = None
         """Why the connection ends, once the requests before have been answered."""
         self._deaf = False
-        """Whether nothing more is taken from the peer, as the connection is about to end."""
+        """True if nothing more is taken from the peer, as the connection is about to end."""
 
     # --- asyncio calls these ---
 

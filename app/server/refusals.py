@@ -18,7 +18,7 @@ from app.server.limiter import CloseReason
 SLICE: Final = 4 * 1024
 """Bytes that are parsed at a time: what a peer sends in one go may be thousands of requests."""
 LINGER_SECONDS: Final = 1.0
-"""How long a peer that still sends is listened to, so that it gets to read our last words."""
+"""The time that a peer that still sends is listened to, so that it gets to read our last words."""
 MAX_HEAD: Final = 16 * 1024
 """Bytes of request line and headers, give or take a slice."""
 MAX_TARGET: Final = 8 * 1024

@@ -39,9 +39,9 @@ OTHER_FILES: Final = 64
 """What a node opens besides its callers' connections: store, broker, sessions of dead nodes, logs."""
 GC_THRESHOLDS: Final = (20_000, 50, 50)
 READY_SECONDS: Final = 0.05
-"""How often a starting node is looked at by who wants to tell that it is ready."""
+"""The time between two looks at a starting node, by who wants to tell that it is ready."""
 GRACE_SECONDS: Final = 10
-"""How long open requests may take to end when the node stops."""
+"""The time that open requests may take to end when the node stops."""
 
 
 def _shown_access(access: AccessSettings) -> str:

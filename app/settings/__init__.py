@@ -105,7 +105,7 @@ class ApiSettings(SettingsGroup):
     max_connections_per_peer: Annotated[int, Field(ge=1, le=1_000_000)] = 6_000
     """The maximum number of connections from one address, such as a load balancer."""
     keep_alive: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(hours=2))] = timedelta(seconds=75)
-    """How long a connection may stay open without a request."""
+    """The time for which a connection may stay open without a request."""
 
     max_streams: Annotated[int, Field(ge=1, le=100_000)] = 500
     """The maximum number of event streams that are open on this node."""
@@ -156,9 +156,9 @@ class ClusterSettings(SettingsGroup):
     """The membership of nodes in the cluster."""
 
     lease: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(minutes=1))] = timedelta(seconds=5)
-    """How long a node counts as alive after it last renewed its lease."""
+    """The time that a node counts as alive after it last renewed its lease."""
     drain_delay: Annotated[Duration, Field(ge=timedelta(), le=timedelta(minutes=1))] = timedelta(seconds=3)
-    """How long a stopping node keeps serving, so that load balancers notice first."""
+    """The time for which a stopping node keeps serving, so that load balancers notice first."""
     sweep_interval: Short = timedelta(seconds=1)
     """The interval at which a node looks for outcomes whose wake-up was lost and for overdue commands of dead nodes."""
 
@@ -248,7 +248,7 @@ class Settings(BaseSettings):
         Annotated[Duration, Field(ge=timedelta(days=1), le=timedelta(days=36_500))] | None,
         BeforeValidator(empty_is_none),
     ] = None
-    """How long audit lines are kept; None means for ever."""
+    """The time for which audit lines are kept; None means for ever."""
     redis: RedisSettings = RedisSettings()
     mqtt: MqttSettings = MqttSettings()
     broker: BrokerSettings = BrokerSettings()

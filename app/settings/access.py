@@ -33,7 +33,7 @@ class AccessSettings(SettingsGroup):
     migrate: bool = False
     """True if a node migrates the tables in PostgreSQL at its start. SQLite tables are always migrated."""
     stale: Long = timedelta(hours=24)
-    """How long a node that cannot read the rules keeps sending by the rules that it has."""
+    """The time that a node that cannot read the rules keeps sending by the rules that it has."""
 
     approver_age: Annotated[Duration, Field(ge=timedelta(), le=timedelta(days=30))] = timedelta(hours=24)
     """The time that people and their keys must be on record before they count as a second person."""

@@ -30,7 +30,7 @@ class EventsSettings(SettingsGroup):
     flush_interval: Annotated[Duration, Field(ge=timedelta(milliseconds=1), le=timedelta(seconds=1))] = timedelta(
         milliseconds=5
     )
-    """How long an event may wait for others to be written with it."""
+    """The time for which an event may wait for others to be written with it."""
     max_items: Annotated[int, Field(ge=1, le=MAX_ENTRIES)] = 64
     """The maximum number of events that are written together."""
     receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 1024
@@ -52,7 +52,7 @@ class EventsSettings(SettingsGroup):
     """The folder or URL, such as `s3://bucket/events`, to which sealed generations are moved as Parquet files. If
     empty, there is no cold tier."""
     hot: Annotated[Duration, Field(ge=timedelta(0), le=timedelta(days=365))] = timedelta(hours=1)
-    """How long events stay in the log itself before they move to the cold tier."""
+    """The time for which events stay in the log itself before they move to the cold tier."""
 
     @property
     def kept(self) -> tuple[NamedDatabase, ...]:

@@ -24,7 +24,7 @@ class StoreSettings(SettingsGroup):
     budget: Short = timedelta(seconds=2)
     """The time limit of one call, retries included, before the caller is told that the store is unavailable."""
     retention: Long = timedelta(hours=1)
-    """How long a command stays readable, and its idempotency key valid, after the outcome."""
+    """The time for which a command stays readable, and its idempotency key valid, after the outcome."""
 
     records_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = RECORDS_BYTES
     """The memory that commands take, those of the retention included, if the URL names a folder or is `memory://`."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from app.core.audit.chain import Author, ChainHead, ChainLine, Columns
 
 SPAN_US: Final = 1_000_000
-"""How much time one line may tell of, in microseconds."""
+"""The time that one line may tell of, in microseconds."""
 
 
 class AuditPosition(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from app.core.commands.history import Account
 
 MOST_WATCHING: Final = 8
-"""How many nodes are woken for the progress of one command; of more, the latest ones."""
+"""The number of nodes that are woken for the progress of one command; of more, the latest ones."""
 
 
 class CommandHistory(Protocol):

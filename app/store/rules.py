@@ -16,13 +16,13 @@ from app.core.errors import IllegalTransitionError, InvalidInputError
 from app.core.profiles.probes import ProbeEvidence, ProbeFinding
 
 MAX_JOINED: Final = 4
-"""How many nodes besides the home node are woken for one command."""
+"""The number of nodes besides the home node that are woken for one command."""
 
 SWEEP_LIMIT: Final = 100
-"""How many commands of a partition one sweep ends: nobody else is served while a script runs."""
+"""The number of commands of a partition that one sweep ends: nobody else is served while a script runs."""
 
 TOLD_WITHIN: Final = timedelta(days=1)
-"""How long nodes have to collect of what endpoints are to be told."""
+"""The time that nodes have to collect of what endpoints are to be told."""
 
 NO_RESPONSE: Final = timed_out(NOTHING_KNOWN)
 """The error of a command that another node than its home ends at its deadline."""

@@ -9,7 +9,7 @@ from app.store.webhooks import WebhookStore
 from app.webhooks.book import EndpointBook
 
 MOST_OF_TENANT: Final = 200_000
-"""How many events may wait for all endpoints of a tenant."""
+"""The number of events that may wait for all endpoints of a tenant."""
 
 
 class DeliveryBacklog:

@@ -10,11 +10,11 @@ from app.core.webhooks.endpoints import Endpoint
 from app.store.webhooks import WebhookStore
 
 MOST_ENDPOINTS: Final = 200
-"""How many a cluster can have."""
+"""The number that a cluster can have."""
 MOST_OF_TENANT: Final = 50
-"""How many of them one tenant can have."""
+"""The number of them that one tenant can have."""
 MOST_TOLD: Final = 16
-"""How many are told of one command."""
+"""The number that are told of one command."""
 _MOST_REMEMBERED: Final = 8_192
 
 TenantOf = Callable[[str], str]

@@ -22,7 +22,7 @@ from app.webhooks.book import EndpointBook
 from app.webhooks.events import Render
 
 ROUND: Final = 100
-"""How much of a partition's outbox is moved at once."""
+"""The number of entries of a partition's outbox that are moved at once."""
 
 
 class Collector:

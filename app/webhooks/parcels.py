@@ -18,7 +18,7 @@ from app.runtime.telemetry import Counters
 from app.store.webhooks import WebhookStore
 
 HOLD: Final = timedelta(seconds=2 * SECONDS)
-"""How long a claim counts: longer than an attempt and its settling take."""
+"""The time that a claim counts: longer than an attempt and its settling take."""
 
 
 @dataclass(frozen=True, slots=True)

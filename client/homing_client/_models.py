@@ -199,7 +199,7 @@ class Event(dict[str, Any]):
 
     @property
     def at(self) -> datetime | None:
-        """When."""
+        """The instant."""
         return instant(self.get("at"))
 
     @property

@@ -15,10 +15,10 @@ JsonObject = dict[str, Any]
 IfOffline = Literal["fail", "send", "hold"]
 
 WAIT: Final = timedelta(seconds=20)
-"""How long one call waits for an outcome. A caller who waits longer asks again, so that a connection that died
+"""The time that one call waits for an outcome. A caller who waits longer asks again, so that a connection that died
 unnoticed is noticed."""
 MARGIN: Final = timedelta(seconds=10)
-"""How much longer than it was asked to wait a node may take to answer."""
+"""The time that a node may take to answer beyond that for which it was asked to wait."""
 
 _UNITS: Final = (("h", 3_600_000), ("m", 60_000), ("s", 1000))
 _PLACE: Final = ("database", "shard", "position")
@@ -168,7 +168,9 @@ def devices(
 ) -> Request:
     """A page of the devices that are on record, or with `heard` of all that anything is known of."""
     query = {"id": pattern, "tenant": tenant, "profile": profile, "cursor": cursor, "heard": "true" if heard else None}
-    return Request("GET", "/v1/devices", query=query, repeated=[("label", f"{k}={v}") for k, v in labels.items()])
+    return Request(
+        "GET", "/v1/devices", query=query, repeated=[("label", f"{name}={value}") for name, value in labels.items()]
+    )
 
 
 def device(method: str, device_id: str, body: JsonObject | None = None, if_match: str | None = None) -> Request:

@@ -16,7 +16,7 @@ from homing_client._errors import HomingError
 
 PREFIX: Final = "whsec_"
 TOLERANCE: Final = timedelta(minutes=5)
-"""How far the time of a webhook may be from that of this machine, as Standard Webhooks recommends."""
+"""The most by which the time of a webhook may differ from that of this machine, as Standard Webhooks recommends."""
 
 
 class WebhookError(HomingError):

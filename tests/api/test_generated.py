@@ -26,7 +26,7 @@ FEW: Final = 2
 SOME: Final = 6
 
 ENDLESS: Final = ("/events", "/traffic")
-"""How the paths of streams end, which go on for ever, or for a minute."""
+"""The ends of the paths of streams, which go on for ever, or for a minute."""
 
 PATIENCE: Final = 60.0
 

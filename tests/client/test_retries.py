@@ -1,4 +1,4 @@
-"""When a client tries again, and how often at most."""
+"""The tries of a client: when it tries again, and how often at most."""
 
 from __future__ import annotations
 

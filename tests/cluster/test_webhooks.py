@@ -23,7 +23,7 @@ SETTINGS = {
     "HOMING_WEBHOOKS_PLAIN_HTTP": "true",
 }
 IN_FLIGHT = 8
-"""How many attempts of an endpoint may be under way on a node, and so be repeated when it dies."""
+"""The number of attempts of an endpoint that may be under way on a node, and so be repeated when it dies."""
 
 
 @pytest.fixture

@@ -95,13 +95,13 @@ def test_is_ready_by_itself_and_idles_below_120_mebibytes(services: Services) ->
 
 
 def ready_at(node: NodeContainer) -> datetime:
-    """When it said that it is ready."""
+    """The instant at which it said that it is ready."""
     (said,) = (record for line in node.log_text.splitlines() if (record := json.loads(line))["event"] == "node_ready")
     return datetime.fromisoformat(said["timestamp"])
 
 
 def started_at(node: NodeContainer) -> datetime:
-    """When the engine started its process; given in nanoseconds, of which Python reads microseconds."""
+    """The instant at which the engine started its process; given in nanoseconds, of which Python reads microseconds."""
     return datetime.fromisoformat(node.attributes()["State"]["StartedAt"][:26] + "+00:00")
 
 

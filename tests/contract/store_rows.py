@@ -98,9 +98,9 @@ class Row:
     claims: int = 0
     was_held: bool = False
     rests: bool = False
-    """Whether it keeps its place in a lane after its outcome."""
+    """True if it keeps its place in a lane after its outcome."""
     passed_on: bool = False
-    """Whether its place in a lane is free, as the broker has it."""
+    """True if its place in a lane is free, as the broker has it."""
     decision: ApprovalDecision | None = None
     ready: int = 0
     """Its place among those that stand in line, by when they came there."""

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.counterparts
 
 DEVICES = Path(__file__).parent / "devices"
 TRY = "10s"
-"""How long the first commands wait, which may come before the device can answer."""
+"""The time for which the first commands wait, which may come before the device can answer."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def _header(text: str) -> tuple[str, str] | TokenFault:
 
 
 def _times(claims: Mapping[str, object], now: float) -> tuple[float, float] | TokenFault:
-    """When it was issued (0 when it does not say) and when it expires, as seconds since 1970."""
+    """The instants at which it was issued (0 when it does not say) and expires, as seconds since 1970."""
     expires, issued, begins = claims.get("exp"), claims.get("iat", 0), claims.get("nbf", 0)
     if not (_is_instant(expires) and _is_instant(issued) and _is_instant(begins)):
         return TokenFault.CLAIMS

@@ -44,7 +44,7 @@ _PARTS: Final = {
     "broker": ("the broker", "the broker (until its PUBACK)"),
     "device": ("the device", "the device and its way to the broker"),
 }
-"""How the verdict names them."""
+"""The names that the verdict has for them."""
 _PERCENTILES: Final = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p999"}
 
 
@@ -107,7 +107,10 @@ def _over_time(
         SvgMark(f"band-{low}", "".join(box(left, 1 - row[high], right, 1 - row[low]) for left, right, row in columns))
         for low, high in pairwise(numbers)
     ]
-    lines = [SvgMark(f"line-{n}", _line((left, right, row[n]) for left, right, row in columns)) for n in numbers]
+    lines = [
+        SvgMark(f"line-{number}", _line((left, right, row[number]) for left, right, row in columns))
+        for number in numbers
+    ]
     shown = []
     for at, (left, right, _), tip in zip(levels, columns, tips[1:], strict=True):
         place = round(100 * left, 2), round(100 * (right - left), 2)

@@ -31,7 +31,7 @@ MEASURES: Final[dict[str, tuple[str, str, str, Callable[[float], str]]]] = {
 
 
 class Bands(NamedTuple):
-    """When an alert is raised: above thresholds for all methods, or a learned band; `objective` is the SLO."""
+    """The rules of alerts: above thresholds for all methods, or a learned band; `objective` is the SLO."""
 
     p99: timedelta | None = None
     timeout_share: float | None = None

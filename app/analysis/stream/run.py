@@ -47,7 +47,7 @@ class FollowOptions:
     lateness: timedelta = timedelta(minutes=2)
     """The watermark: how far behind the latest record another may be and still count. Longer than nodes gather for."""
     trigger: timedelta = timedelta(seconds=10)
-    """How often the folder is looked at."""
+    """The time between two looks at the folder."""
     once: bool = False
     webhook: str | None = None
     bands: Bands = field(default_factory=Bands)
@@ -94,7 +94,7 @@ class _BatchHandler:
         self._dropped = Dropped(0, 0)
         self._dropping = self._outbox.latest("dropped").get("event") == "raised"
         self._counted = ""
-        """When the latest batch began that they are counted of."""
+        """The instant at which the latest batch began that they are counted of."""
         self._said: dict[str, Any] = {}
 
     def take(self, minutes: DataFrame, batch: int) -> None:

@@ -37,7 +37,7 @@ class CommandRecovery:
         self._prober = prober
         self._node_id = node_id
         self._before: int | None = None
-        """Since when (on the store's clock) this start registers commands of its own."""
+        """The instant since which (on the store's clock) this start registers commands of its own."""
         self._log = structlog.get_logger()
 
     async def take_up(self) -> None:

@@ -20,11 +20,11 @@ from app.core.profiles.templates import facts_of
 from app.store.rules import micros
 
 ROOM_US: Final = 60_000_000
-"""How much after a command was open a message may have come that has to do with it."""
+"""The time after the outcome of a command in which a message may come that has to do with it."""
 CLOCKS_US: Final = 2_000_000
 """By how much clocks of nodes and store may differ: what came longer before a command is not about it."""
 MOST_REPORT: Final = 200
-"""How much of a report of progress is told, in characters."""
+"""The characters of a report of progress that are told."""
 SUBJECT: Final = "command"
 """The member of a question that says which command it is about."""
 

@@ -106,7 +106,7 @@ class StreamFollower:
         self.changed: Final = asyncio.Event()
         """Set when there may be something to take."""
         self.marks = begun.marks
-        """How far was read for them alone."""
+        """The place up to which was read for them alone."""
         self.whole = begun.whole
         """Since which millisecond none is missing, as they were told."""
         self.until = begun.whole

@@ -24,7 +24,7 @@ from app.runtime.telemetry import Fill
 from app.store.command_history import CommandHistory
 
 BATCH: Final = 100
-"""How many commands are read at once."""
+"""The number of commands that are read at once."""
 
 
 class Watch:
@@ -33,7 +33,7 @@ class Watch:
     def __init__(self, command_id: str) -> None:
         self.command_id: Final = command_id
         self.gone = False
-        """Whether its record has ended."""
+        """True if its record has ended."""
         self.account: Account | None = None
         """What was read last, with all reports."""
         self.reading: Final = asyncio.Lock()

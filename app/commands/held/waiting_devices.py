@@ -58,7 +58,7 @@ class WaitingDevice:
     back_at: float = -inf
     """The instant at which it was heard after it had said nothing for `LATELY`."""
     there_since: int | None = None
-    """Since when it is there (µs), as its presence has said."""
+    """The instant since which it is there (µs), as its presence has said."""
     known_at: float = -inf
     """The instant since which this node knows that."""
     unheeded: bool = False

@@ -22,14 +22,14 @@ from app.core.profiles.profile import DeviceProfile
 from app.mqtt.base import MqttClient
 
 EVERY_SECONDS: Final = 1.0
-"""How often it is looked whether the connection is another one."""
+"""The time after which it is looked again whether the connection is another one."""
 EXPIRY: Final = timedelta(seconds=1)
 NOTHING: Final = b""
 """What whoever listens to the commands of all devices gets to see of it: empty, which no codec takes for a command."""
 
 
 OfflineSince = Callable[[str], Awaitable[int | None]]
-"""Since when a device is known to be away, in microseconds since 1970; None without evidence, and never an error."""
+"""The instant (µs since 1970) since which a device is known to be away; None without evidence, and never an error."""
 
 
 async def nobody_knows(_device_id: str) -> int | None:

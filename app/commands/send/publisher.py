@@ -44,7 +44,7 @@ class Publisher:
         self._profiles = profiles
         self._observers = observers
         self.absence: Final = absence
-        """Whether the broker tells of commands that nobody gets."""
+        """True if the broker tells of commands that nobody gets."""
         self.carrier = carrier
         self.handed_over: Final[Listeners[Command, Puback]] = Listeners()
         """Called with a command that the connection to the broker has taken, and the future of its PUBACK."""

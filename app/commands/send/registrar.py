@@ -35,7 +35,7 @@ class CommandRequest:
     one_way: bool = False
     idempotency_key: str | None = None
     timeout_given: bool = True
-    """Whether the caller gave it. The node's own choice is no part of the body: another node may choose otherwise."""
+    """True if the caller gave it. The node's own choice is no part of the body: another node may choose otherwise."""
     if_offline: IfOffline | None = None
     """None leaves it to the node."""
     notify: tuple[str, ...] = ()

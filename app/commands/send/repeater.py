@@ -26,13 +26,13 @@ from app.runtime.telemetry import Counters
 from app.store.commands import CommandStore, Query
 
 MOST: Final = 20_000
-"""How many open commands of a dead node are looked at: as many as a node has by default."""
+"""The number of open commands of a dead node that are looked at: as many as a node has by default."""
 AT_A_TIME: Final = 16
 """Few, so that hardly any of them waits in the node for the broker: a cancellation does not find it there."""
 PATIENCE: Final = timedelta(seconds=10)
-"""How long one of them may wait for its PUBACK before the next ones are sent."""
+"""The time for which one of them may wait for its PUBACK before the next ones are sent."""
 LOOK_BACK: Final = 100
-"""How many of the latest commands of a device are looked at."""
+"""The number of the latest commands of a device that are looked at."""
 
 
 class Repeater:

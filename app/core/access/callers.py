@@ -33,7 +33,7 @@ class Caller(NamedTuple):
     tenant_id: str | None = None
     """Of a token whose subject is nobody on record; a principal has its own."""
     issued_us: int = 0
-    """When the token was made, or the login."""
+    """The instant at which the token was made, or the login."""
     expires_us: int | None = None
 
     @classmethod

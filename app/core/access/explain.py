@@ -24,7 +24,7 @@ class _NearRule(NamedTuple):
 
     faults: int
     breadth: int
-    """How much of it is wildcards: who asks for one method rarely wants a rule that allows all."""
+    """The share of it that is wildcards: who asks for one method rarely wants a rule that allows all."""
     name: str
     sentence: str
 

@@ -75,7 +75,7 @@ def _credential_id(snapshot: Snapshot, caller: Caller) -> str | None:
 
 
 def _begun_us(caller: Caller, credential: Credential | None) -> int:
-    """When the caller has logged in; EVER for an API key, which is no login."""
+    """The instant at which the caller has logged in; EVER for an API key, which is no login."""
     if credential is None or credential.scheme is Scheme.OIDC:
         return caller.issued_us
     return credential.created_us if credential.scheme is Scheme.LOGIN else EVER

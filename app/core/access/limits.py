@@ -101,7 +101,7 @@ class Shares:
         self._nodes = nodes
         self._taken = taken
         self._asked: dict[str, int] = {}
-        """How often since `tell` was called last."""
+        """The same since `tell` was called last."""
         self._current: dict[str, float] = {}
         """The shares of these, which are the same until somebody tells or hears something."""
         self._own: dict[str, float] = {}

@@ -90,15 +90,15 @@ def overlap(one: str, other: str) -> bool:
     """True if some text fits both patterns."""
     if not (_begin_alike(one, other) and _begin_alike(one[::-1], other[::-1])):
         return False
-    # below[j]: whether what is left of `one` and other[j:] share a text
-    below = [set(other[j:]) <= {"*"} for j in range(len(other) + 1)]
+    # below[at]: whether what is left of `one` and other[at:] share a text
+    below = [set(other[at:]) <= {"*"} for at in range(len(other) + 1)]
     for char in reversed(one):
         row = [False] * len(other) + [char == "*" and below[-1]]
-        for j in range(len(other) - 1, -1, -1):
-            if char == "*" or other[j] == "*":
-                row[j] = below[j] or row[j + 1]
+        for at in range(len(other) - 1, -1, -1):
+            if char == "*" or other[at] == "*":
+                row[at] = below[at] or row[at + 1]
             else:
-                row[j] = char == other[j] and below[j + 1]
+                row[at] = char == other[at] and below[at + 1]
         below = row
     return below[0]
 

@@ -115,7 +115,7 @@ class AccessRule:
     method: str
     device: str
     people: int = 1
-    """How many must want it: the caller, and who approves."""
+    """The number of persons who must want it: the caller, and who approves."""
     limit: Limit | Concurrency | None = None
     within: timedelta | None = None
     """The time that the second one has; None of rules that ask for none."""

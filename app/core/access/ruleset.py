@@ -12,7 +12,7 @@ from app.core.access.patterns import SEPARATOR, expression
 from app.core.access.rules import AccessRule, Action, Concurrency, Effect
 
 _METHODS: Final = 512
-"""How many methods a rule set remembers; callers name them, and may invent some."""
+"""The number of methods that a rule set remembers; callers name them, and may invent some."""
 
 
 class Union:
@@ -56,7 +56,7 @@ class RuleSet:
     def __init__(self, rules: Iterable[AccessRule]) -> None:
         self.rules: Final = tuple(rules)
         self.counts_open: Final = any(isinstance(rule.limit, Concurrency) for rule in self.rules)
-        """Whether one of them limits how many commands may be open."""
+        """True if one of them limits how many commands may be open."""
         self._tables: Final[Memo[tuple[Action, str, str], CompiledRules]] = Memo(_METHODS)
 
     def about(self, action: Action, profile: str, method: str) -> CompiledRules:

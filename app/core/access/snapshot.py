@@ -76,7 +76,7 @@ class Snapshot:
     """By the subject of the binding."""
     devices: Mapping[str, Device]
     counts_open: bool = False
-    """Whether a rule limits how many commands may be open."""
+    """True if a rule limits how many commands may be open."""
     answers: Memo[Asked, AccessAnswer] = field(default_factory=Memo, init=False, repr=False, compare=False)
     standings: Memo[Caller, CallerStanding | Refusal] = field(
         default_factory=Memo, init=False, repr=False, compare=False

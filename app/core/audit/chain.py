@@ -189,7 +189,7 @@ class Author:
     agent: str | None = None
     via: str = "http"
     at_us: int = 0
-    """When, in microseconds since 1970, UTC."""
+    """The instant, in microseconds since 1970, UTC."""
 
     def said(self) -> dict[str, Any]:
         """The known facts about the author, for a line."""

@@ -33,7 +33,7 @@ class AuditBatch:
         return len(self.askers) - 1
 
     def times(self) -> list[int]:
-        """When things happened, in microseconds."""
+        """The instants at which things happened, in microseconds."""
         return [_at(one) for one in self.told]
 
     def things(self) -> list[AuditFact]:
@@ -49,7 +49,7 @@ def things_of(told: Mapping[str, Any]) -> list[AuditFact]:
 
 
 def last_at(told: Mapping[str, Any]) -> int:
-    """When the last thing happened that a line of many tells of, by its JSON; errors as of `things_of`."""
+    """The instant of the last thing that a line of many tells of, by its JSON; errors as of `things_of`."""
     return int(_at(told["told"][-1]))
 
 

@@ -14,7 +14,7 @@ class BrokerBounds:
     connects_per_peer: int = 100
     """CONNECT packets of one address in a second, as many at once."""
     connect_seconds: float = 5
-    """How long a connection may be open before its CONNECT is there."""
+    """The time for which a connection may be open before its CONNECT is there."""
     packet_seconds: float = 10
     """A client may be silent for so long in the middle of a packet."""
     packet_bytes: int = 268_435

@@ -54,7 +54,7 @@ class Message:
 
 
 def expiry_of(properties: Properties, now: float) -> float | None:
-    """When a message with these properties, received now, expires."""
+    """The instant at which a message with these properties, received now, expires."""
     if Property.MESSAGE_EXPIRY_INTERVAL not in properties.values:
         return None
     return now + properties.number(Property.MESSAGE_EXPIRY_INTERVAL)

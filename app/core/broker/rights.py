@@ -15,9 +15,9 @@ class ClientCertificate:
     name: str
     """The common name of its subject."""
     not_before: float
-    """Since when it counts, in seconds since 1970."""
+    """The instant since which it counts, in seconds since 1970."""
     not_after: float
-    """Until when it counts."""
+    """The instant until which it counts."""
 
 
 class Permit(Protocol):

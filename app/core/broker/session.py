@@ -26,7 +26,7 @@ class ClientOutlet(Protocol):
     """The connection of a session, as far as messages to the client go."""
 
     window: int
-    """How many messages of QoS 1 and 2 may be on the way to the client."""
+    """The number of messages of QoS 1 and 2 that may be on the way to the client."""
 
     @property
     def saturated(self) -> bool:
@@ -78,7 +78,7 @@ class ClientSession:
         self.durable = False
         """True if all of it is kept: the journal keeps things, and it has lived longer than a connection."""
         self.since = now()
-        """When it was connected, or lost its connection."""
+        """The instant at which it was connected, or lost its connection."""
         self.permit: Permit = ANYBODY
         self.owner = ""
         """The owner, who alone may take it up; empty if nobody was asked who they are."""

@@ -180,7 +180,7 @@ class Command:
     progress: bytes | None = None
     late: bytes | None = None
     one_way: bool = False
-    """Whether it waits for no response: it has succeeded when the broker has it, and somebody was subscribed."""
+    """True if it waits for no response: it has succeeded when the broker has it, and somebody was subscribed."""
     if_offline: IfOffline = IfOffline.SEND
     notify: tuple[str, ...] = ()
     """The webhook endpoints that are told of its outcome and late answer."""
@@ -188,7 +188,7 @@ class Command:
     """Its wait to be sent; None of those that were sent at once. The deadline of a held command is the latest one
     that is possible."""
     matched_by: Correlation | None = None
-    """How the response that made the outcome named it; None without one, and where a node of 0.1.0 did not note it."""
+    """The way in which the response named it; None without one, and where a node of 0.1.0 did not note it."""
     confirmed_by: bytes | None = None
     """The finding of a probe in the state of the device, as a JSON text, where that made the outcome."""
     lane: CommandLane | None = None

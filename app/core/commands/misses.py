@@ -15,7 +15,7 @@ NEAR: Final = 4
 """From this score on a miss says something about the command."""
 MOST_EDITS: Final = 2
 MOST_GOT: Final = 64
-"""How much of a foreign id is kept."""
+"""The characters of a foreign id that are kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ MOST_HAPPENINGS: Final = 1000
 MOST_TEXT: Final = 1024
 """Bytes of a progress or error that are told here; a longer one stands with its command. Likewise."""
 ROUND: Final = 16
-"""How many of a partition are read at once: of all of them 4,096, so that a reply stays short."""
+"""The number of a partition that are read at once: of all of them 4,096, so that a reply stays short."""
 POSITION: Final = "([0-9]{1,15})-([0-9]{1,10})\\.([0-9]{3})"
 _POSITION: Final = re.compile(POSITION, re.ASCII)
 _LAST: Final = 2**63
@@ -147,7 +147,7 @@ class StreamPage:
     whole: int = 0
     """Some from before this millisecond may be missing, and none since; 0 when the store knows of nothing missing."""
     kept: bool = True
-    """Whether what happens next is written."""
+    """True if what happens next is written."""
 
 
 def page_of(

@@ -29,7 +29,7 @@ class InterlockError(HomingError):
 
 def without_values(interlock: Mapping[str, Any]) -> dict[str, Any]:
     """Return an interlock as a caller is shown it who may not read the device."""
-    rows = [{k: v for k, v in row.items() if k not in _VALUES} for row in interlock["conditions"]]
+    rows = [{name: value for name, value in row.items() if name not in _VALUES} for row in interlock["conditions"]]
     return {**interlock, "conditions": rows}
 
 

@@ -70,9 +70,9 @@ class Database:
     taught: tuple[str, ...] = ()
     """Structures of topics that are known before the first event."""
     most_values: int = MOST_VALUES
-    """How many topics have a last value, shared out among the shards: who makes topics up must not fill the store."""
+    """The topics with a last value, shared out among the shards: who makes topics up must not fill the store."""
     most_value_bytes: int = MOST_VALUE_BYTES
-    """How many bytes last values take, with their topics, shared out as well."""
+    """The bytes that last values take, with their topics, shared out as well."""
     tenants: TenantShares = field(default=TenantShares(), compare=False)
 
     def shard(self, key: str) -> Shard:

@@ -29,7 +29,7 @@ class Change:
     online: bool
     offline_after: timedelta | None = None
     said: bool = True
-    """Whether a message says so, of the device or its will; else its silence does."""
+    """True if a message says so, of the device or its will; else its silence does."""
 
 
 class Whereabouts(NamedTuple):

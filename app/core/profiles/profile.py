@@ -87,7 +87,7 @@ class ResponseSpec:
     texts: Mapping[str, str] = field(default_factory=dict)
     """What error codes mean."""
     also: bool = False
-    """Whether it reads a message besides the kind that decides: what the command expects counts."""
+    """True if it reads a message besides the kind that decides: what the command expects counts."""
     echo: Echo | None = None
     """What makes a message an answer under Correlation.ECHO."""
     encode: Callable[[JsonValue], bytes] = to_json

@@ -22,7 +22,7 @@ from app.core.profiles.templates import CommandFacts, scalar_text
 from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
 
 MAX_KEYS: Final = 8
-"""How many keys of an object are looked up as correlations of one message."""
+"""The number of keys of an object that are looked up as correlations of one message."""
 
 
 _NAMELESS: Final = (Correlation.ORDER, Correlation.ECHO)

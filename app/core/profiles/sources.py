@@ -24,7 +24,7 @@ Decode = Callable[[bytes], JsonValue]
 """Reads a payload; raises UndecodableMessageError, and nothing else."""
 
 AsText = Callable[[object], str | None]
-"""How a value that stands at a path is read as text; None when it is none."""
+"""Reads a value that stands at a path as text; None when it is none."""
 
 
 def wide_document(message: ReceivedMessage, payload: JsonValue, values: Mapping[str, str]) -> dict[str, JsonValue]:

@@ -165,7 +165,7 @@ class Fed(NamedTuple):
     fed: Position
     size: int
     asked: Position
-    """When somebody last took; 0: never."""
+    """The instant at which somebody last took; 0: never."""
     dated: int = 0
 
 

@@ -96,7 +96,7 @@ class DeclaredQueue:
     starts: Mapping[str, Position]
     created_us: int
     moved_us: int = 0
-    """When it was last rewound or redriven, on the clock of the engine: whoever feeds it looks again where it is."""
+    """The instant of its last rewind or redrive, on the engine's clock: whoever feeds it looks again where it is."""
 
     @property
     def document(self) -> str:

@@ -11,9 +11,9 @@ from app.core.webhooks.endpoints import Endpoint, EventType
 from app.core.webhooks.schedule import Reply, next_attempt
 
 MOST_WAITING: Final = 100_000
-"""How many events may wait for one endpoint; what comes then is dropped, and counted."""
+"""The number of events that may wait for one endpoint; what comes then is dropped, and counted."""
 MOST_KEPT: Final = 1_000
-"""How many ended deliveries of an endpoint can be looked at."""
+"""The number of ended deliveries of an endpoint that can be looked at."""
 KEPT_US: Final = 3 * 24 * 3_600_000_000
 """For how long."""
 

@@ -14,7 +14,7 @@ from app.core.commands.command import CommandState
 from app.core.errors import InvalidInputError
 
 OVERLAP_US: Final = 24 * 3_600_000_000
-"""How long the secret of before signs as well, after a rotation."""
+"""The time for which the secret of before signs as well, after a rotation."""
 
 MOST_IN_BATCH: Final = 64
 USUAL_BATCH: Final = 32

@@ -19,7 +19,7 @@ class DeliveryPosition:
 
     ended: bool
     at: int
-    """When it is due, or when it ended (µs of the store's clock)."""
+    """The instant at which it is due, or when it ended (µs of the store's clock)."""
     event_id: str
 
     def text(self, endpoint_id: str) -> str:

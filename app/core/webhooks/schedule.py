@@ -1,4 +1,4 @@
-"""When a delivery is tried again, and when nobody tries any more."""
+"""Decides when a delivery is tried again, and when nobody tries any more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_RETRY_AFTER: Final = _HOUR
 GIVEN_UP_AFTER: Final = 72 * _HOUR
 """An endpoint that did nothing but fail for this long is disabled."""
 KEPT: Final = 24 * _HOUR
-"""How long what waits for a disabled endpoint is kept, so that it can be enabled again."""
+"""The time for which what waits for a disabled endpoint is kept, so that it can be enabled again."""
 
 _GONE: Final = 410
 
@@ -52,7 +52,7 @@ class Reply:
 
 
 def next_attempt(attempts: int, now: int, random: float, retry_after: str | None = None) -> int | None:
-    """When to try again (µs) after `attempts` attempts that failed; None when that was the last one.
+    """The instant (µs) of the next try after `attempts` attempts that failed; None when that was the last one.
 
     `random` is from 0 to 1. A receiver may put it off by `Retry-After` (RFC 9110, section 10.2.3), but no longer than
     an hour.

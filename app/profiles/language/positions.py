@@ -35,7 +35,7 @@ class _Scanner:
         self._text = text
         self._at = 0
         self._tables: dict[Location, int] = {}
-        """How often each array of tables was begun so far."""
+        """The number of times that each array of tables was begun so far."""
 
     def document(self) -> None:
         table: Location = ()

@@ -36,7 +36,7 @@ class KeptRun:
     targets: Sequence[Sequence[str]]
     expires_at: int
     changed_at: int
-    """When somebody has changed it last, or begun it."""
+    """The instant at which somebody has changed it last, or begun it."""
     ended: bool = False
     results: dict[int, Sequence[Any]] = field(default_factory=dict)
     lease: RunLease = field(default_factory=RunLease)

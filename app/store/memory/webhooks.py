@@ -31,7 +31,7 @@ class KeptDelivery(NamedTuple):
 
 
 class QueueFacts(NamedTuple):
-    """Since when (µs) an endpoint has done nothing but fail, 0 if it has not; when its queue is to be forgotten."""
+    """The instants (µs) since which an endpoint has only failed, 0 if it has not, and at which its queue goes."""
 
     failing_since: int = 0
     forget_at: int | None = None
@@ -41,16 +41,16 @@ class QueueFacts(NamedTuple):
 class _DeliveryQueue:
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     retry: dict[str, int] = field(default_factory=dict)
-    """When each that waits is due if nobody claims it."""
+    """The instant at which each that waits is due if nobody claims it."""
     due: dict[str, int] = field(default_factory=dict)
-    """When each that waits is next due (µs), also those that are claimed."""
+    """The instant at which each that waits is next due (µs), also those that are claimed."""
     order: list[tuple[int, int, str]] = field(default_factory=list)
     """A heap of when each is due; an entry of which `due` says otherwise is stale. The number is for ties."""
     parked: dict[str, list[str]] = field(default_factory=dict)
     """Later events of commands, by the earlier ones that they wait for; they are not in `order`."""
     numbers: Iterator[int] = field(default_factory=count)
     ended: dict[str, int] = field(default_factory=dict)
-    """When each that ended did so, the oldest first."""
+    """The instant at which each that ended did so, the oldest first."""
     failing_since: int = 0
     forget_at: int | None = None
 

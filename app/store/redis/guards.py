@@ -33,7 +33,7 @@ class GuardFacts:
     """Those of them that gave no answer, as `host:port: reason`."""
     quorum: int
     known: int
-    """How many Sentinels guard the primary, in the eyes of the one that answered."""
+    """The number of Sentinels that guard the primary, in the eyes of the one that answered."""
     down_after_ms: int
     agreed: bool
     """All who answered name the same primary."""

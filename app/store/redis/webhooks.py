@@ -34,7 +34,7 @@ from app.store.redis.driver.scripts import HOOK_AGAIN, HOOK_CLAIM, HOOK_ENQUEUE,
 from app.store.rules import micros
 
 IDLE_MS: Final = 7 * 24 * 3_600_000
-"""How long a queue lives without a change: more than all attempts together take."""
+"""The time that a queue lives without a change: more than all attempts together take."""
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 SOCKET: Final = "homing.sock"
 CHECKPOINT: Final = "checkpoint"
 ANSWER_SECONDS: Final = 60.0
-"""How long a checkpoint may take."""
+"""The time that a checkpoint may take."""
 LONGEST_SECONDS: Final = 6 * 3600.0
-"""How long somebody may have a checkpoint, whose files take room that the store would give back."""
+"""The time for which somebody may have a checkpoint, whose files take room that the store would give back."""
 _LONGEST_ADDRESS: Final = 100
 """Of a socket, in bytes: the system allows a little more."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAYOUT: Final = 1
-"""How this version lays a folder out."""
+"""The layout of a folder of this version."""
 LOCK_FILE: Final = "homing.lock"
 LAYOUT_FILE: Final = "layout.json"
 _COPIES: Final = b"copies"

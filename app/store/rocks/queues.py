@@ -50,7 +50,7 @@ from app.store.rocks.rowtable import RowTable
 
 FAMILY: Final = "queues"
 ASKED_US: Final = CONSUMER_US
-"""How old that may be on the disk which tells when somebody asked last."""
+"""The age that a note on the disk may have which tells when somebody asked last."""
 
 T = TypeVar("T")
 

@@ -39,9 +39,9 @@ class OpenGeneration:
     handle: ColumnFamily | None
     structures: Structures
     named: int = 0
-    """How many of its events are named in their order."""
+    """The number of its events that are named in their order."""
     ordered: bool = True
-    """Whether all of them are. 0.2.0 has written here otherwise, and may have structures that are not its own."""
+    """True if all of them are. 0.2.0 has written here otherwise, and may have structures that are not its own."""
     unsaved: set[str] = field(default_factory=set)
     """Structures that were learned and are in no batch yet."""
 

@@ -36,7 +36,7 @@ class Addition:
     batch: BatchId | CallId | None = None
     conditions: Sequence[ValueCondition] = ()
     strict: bool = False
-    """Whether all topics must get their last values."""
+    """True if all topics must get their last values."""
 
 
 class _PendingWrites:

@@ -12,7 +12,7 @@ from app.core.addresses import split_address, sqlite_file
 from app.core.errors import ConfigurationError, DirectoryUnavailableError
 
 SECONDS: Final = 10.0
-"""How long the copy waits for a database that is locked."""
+"""The time for which the copy waits for a database that is locked."""
 
 
 def back_up(url: str, target: Path) -> None:

@@ -19,7 +19,7 @@ _ONE: Final = "/v1/queues/{name}"
 AsyncSettle = Callable[[str, Mapping[str, Any]], Any]
 """Settles events of a queue."""
 POLL: Final = timedelta(seconds=20)
-"""How long one call waits for events. A connection that died unnoticed is noticed after that."""
+"""The time for which one call waits for events. A connection that died unnoticed is noticed after that."""
 
 
 class AsyncMessage:

@@ -224,7 +224,9 @@ class Homing(CommandCalls):
         Raises ConflictError if the tag is another one.
         """
         body = {"profile": profile, "labels": dict(labels), "note": note, "tenant": tenant}
-        asked = operations.device("PUT", device_id, {k: v for k, v in body.items() if v is not None}, if_match)
+        asked = operations.device(
+            "PUT", device_id, {name: value for name, value in body.items() if value is not None}, if_match
+        )
         return answers.device_of(self._session.exchange(asked))
 
     def remove_device(self, device_id: str, *, if_match: str | None = None) -> None:

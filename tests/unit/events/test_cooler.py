@@ -1,4 +1,4 @@
-"""When generations go into the cold tier, and what happens when that fails."""
+"""Generations go into the cold tier; and what happens when that fails."""
 
 from __future__ import annotations
 

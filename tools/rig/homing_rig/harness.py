@@ -159,7 +159,7 @@ class Device:
         self._client = client
         self._reaction = reaction
         self.executed: Counter[str] = Counter()
-        """How often each command id was received."""
+        """The number of times that each command id was received."""
         self.methods: Counter[str] = Counter()
 
     def handle(self, delivery: InboundDelivery) -> None:

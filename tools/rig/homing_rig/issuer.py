@@ -22,7 +22,7 @@ class Issuer:
     def __init__(self, body: bytes) -> None:
         self.url = ""
         self.asked = 0
-        """How often it was asked where its keys are."""
+        """The number of times that it was asked where its keys are."""
         self.keys: Answer = self.good
         self.described: dict[str, object] = {}
         self.body = body

@@ -26,7 +26,7 @@ from homing_simulator.asked import Known
 HALF: Final = 50
 """Per cent, where progress is told."""
 REPAIRS: Final = 20
-"""How often a message is changed, so that no earlier rule takes it, before it is given up."""
+"""The number of times that a message is changed, so that no earlier rule takes it, before it is given up."""
 
 
 class Answering:

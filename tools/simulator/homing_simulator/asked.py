@@ -84,9 +84,9 @@ def _reads(request: RequestSpec, document: JsonValue, known: Known) -> bool:
     if not request.merge_params:
         return _same(request.payload, document, known, request)
     own = request.payload if isinstance(request.payload, dict) else {}
-    if not isinstance(document, dict) or not _same(
-        own, {k: v for k, v in document.items() if k in own}, known, request
-    ):
+    if not isinstance(document, dict):
+        return False
+    if not _same(own, {name: value for name, value in document.items() if name in own}, known, request):
         return False
     return known.learn("params", {name: value for name, value in document.items() if name not in own})
 

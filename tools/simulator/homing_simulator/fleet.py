@@ -19,9 +19,9 @@ from homing_simulator.behaviour import Behaviour
 from homing_simulator.options import FleetOptions, device_ids
 
 REMEMBERED: Final = 100_000
-"""How many executed command ids are kept, the latest."""
+"""The number of executed command ids that are kept, the latest."""
 BATCH: Final = 100
-"""How many sessions connect, or disconnect, at the same time."""
+"""The number of sessions that connect, or disconnect, at the same time."""
 SEND_TRIES: Final = 100
 SEND_PAUSE: Final = timedelta(milliseconds=100)
 """The time between two tries to send an answer while the broker is away: a device keeps it for ten seconds."""

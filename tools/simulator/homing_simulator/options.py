@@ -82,9 +82,9 @@ class FleetOptions:
     seed: int | None = None
     """Makes the faults and delays the same in every run."""
     devices_per_session: int = 1
-    """How many devices share one MQTT session, as behind a gateway."""
+    """The number of devices that share one MQTT session, as behind a gateway."""
     max_waiting: int = 100_000
-    """How many answers may wait for their time; those beyond are not sent, and counted as `overloaded`."""
+    """The number of answers that may wait for their time; those beyond are not sent, and counted as `overloaded`."""
 
     def __post_init__(self) -> None:
         if self.speaks is None and self.profile not in FAMILIES:

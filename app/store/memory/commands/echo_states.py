@@ -25,7 +25,7 @@ class MemoryEchoStates:
         self._states: dict[tuple[str, str], tuple[int, bytes]] = {}
 
     def kept(self, device_id: str, topic: str) -> tuple[int, bytes] | None:
-        """Until when (µs) a state is remembered, and the state."""
+        """The instant until which (µs) a state is remembered, and the state."""
         return self._states.get((device_id, topic))
 
     def restore(self, device_id: str, topic: str, ends: int, state: bytes) -> None:

@@ -50,11 +50,11 @@ class Record:
     reports: list[Report] = field(default_factory=list)
     report_count: int = 0
     quarantined_until: int = 0
-    """Until when an ORDER topic stays occupied after the outcome; 0 when it was freed."""
+    """The instant until which an ORDER topic stays occupied after the outcome; 0 when it was freed."""
     claim: str = ""
     """The token of the last claim; one claims once."""
     rests_until: int = 0
-    """Until when its place in a lane stays taken after the outcome; 0 when it was freed."""
+    """The instant until which its place in a lane stays taken after the outcome; 0 when it was freed."""
     passed_on: bool = False
     """True if its place in a lane is free before its outcome, as the broker has it."""
     number: int = 0

@@ -85,7 +85,7 @@ class MemoryCommandChanges:
 
 
 def _whole(kept: deque[CommandChange]) -> int:
-    """Since when none is missing where the first ones were dropped, perhaps some in the millisecond of the oldest."""
+    """The instant since which none is missing where the first ones were dropped, but for some of its millisecond."""
     return kept[0].position.ms + 1
 
 

@@ -16,9 +16,9 @@ from app.core.identifiers import PARTITIONS, partition_of
 from app.store.redis.commands.records import PartitionEntry
 
 FIRST_LOOK: Final = 4
-"""How many members of each partition are read at first: a page has less than one of each as a rule."""
+"""The number of members of each partition that are read at first: a page has less than one of each as a rule."""
 SLICE: Final = 64
-"""How many commands go to Redis as one."""
+"""The number of commands that go to Redis as one."""
 SCAN_ROUND: Final = 500
 SCAN_ROUNDS: Final = 20
 """One page of a device looks at 10,000 commands of its partition at most."""

@@ -26,9 +26,9 @@ from app.store.rules import GONE, page_cursor, page_start
 
 PENDING_ROUND: Final = 200
 READ_SLICE: Final = 50
-"""How many records of a list are read at once."""
+"""The number of records of a list that are read at once."""
 LOOK: Final = 100
-"""How many commands are looked at together for those that fit a query."""
+"""The number of commands that are looked at together for those that fit a query."""
 MOST_LOOKED: Final = 2000
 LOOK_SECONDS: Final = 0.05
 """A page of those that fit looks at so many commands, or for so long, before it is short."""

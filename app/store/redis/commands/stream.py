@@ -31,7 +31,7 @@ _PARTS = 9
 _BEGUN = b"opened"
 """The field of the entry that stands at the beginning of each stream; lua/keep_happenings.lua has it, too."""
 _AT_ONCE = 32
-"""How many streams are made at a time: each call has a budget."""
+"""The number of streams that are made at a time: each call has a budget."""
 
 _Entry = tuple[bytes, Sequence[bytes]]
 """Its id, and the one field that it has."""
@@ -75,7 +75,7 @@ class RedisCommandChanges:
         return page_of(marks, parts, _ms(time), whole=whole, kept=kept == PARTITIONS)
 
     async def _dropped(self, marks: Marks, partitions: Sequence[int]) -> list[int]:
-        """Since when none is missing of the partitions of which some were dropped that may not have been read."""
+        """The instant since which none is missing of partitions of which some were dropped, perhaps unread."""
         if not partitions:
             return []
         replies = await self._lanes.replies_for_list(
@@ -92,7 +92,7 @@ def _part(partition: int, entries: Sequence[_Entry]) -> PartitionRead:
 
 
 def _whole(oldest: _Entry) -> int:
-    """Since when none is missing. Of the millisecond of an entry that is not the first one some may be."""
+    """The instant since which none is missing. Of the millisecond of an entry that is not the first one some may be."""
     ms, number = _mark(oldest[0])
     return ms if number == 0 or oldest[1][0] == _BEGUN else ms + 1
 

@@ -14,7 +14,7 @@ from hiredis import pack_command
 from app.core.errors import StoreUnavailableError
 
 TICK_SECONDS: Final = 0.05
-"""How exactly budgets are kept."""
+"""The precision with which budgets are kept."""
 
 
 def pack(command: Sequence[str | bytes | int]) -> bytes:

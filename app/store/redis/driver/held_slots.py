@@ -39,7 +39,7 @@ class SlotCall(Call):
         self.alone = alone
         self.listed = replies is not None
         self.moves = 0
-        """How often it was sent elsewhere."""
+        """The number of times that it was sent elsewhere."""
         self.asks = False
         """ASKING is packed in front of it, whose reply comes first."""
 

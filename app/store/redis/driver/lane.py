@@ -120,7 +120,7 @@ class Lane:
     ) -> None:
         self.connected = False
         self.asked_at: float | None = None
-        """Since when it waits for the answer of Redis to a batch; None while it does not."""
+        """The instant since which it waits for the answer of Redis to a batch; None while it does not."""
         self.silent = False
         """It waits for an answer, and nobody else gets one either."""
         self.patience = options.silent_seconds

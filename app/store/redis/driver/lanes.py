@@ -19,7 +19,7 @@ from app.store.redis.driver.server import ServerWatch, connector, parse_info
 from app.store.redis.driver.store_calls import StoreCalls, open_calls
 
 LIST_BATCH: Final = 16
-"""How many slices of lists, or scripts that read lists, go to Redis in one round trip: it soon serves others."""
+"""The slices of lists, or scripts that read lists, that go to Redis in one round trip: it soon serves others."""
 
 
 class Lanes:

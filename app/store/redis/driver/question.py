@@ -13,9 +13,9 @@ from redis.asyncio.connection import AbstractConnection
 from app.store.redis.driver.outages import is_connection_error
 
 ANSWER_SECONDS: Final = 1.0
-"""How long one of them may take to answer."""
+"""The time that one of them may take to answer."""
 OTHERS_SECONDS: Final = 0.1
-"""How much longer than the first one the others may take: one that was cut off may name an old primary."""
+"""The time that the others may take longer than the first one: one that was cut off may name an old primary."""
 ASKING_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "protocol": 2,

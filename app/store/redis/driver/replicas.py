@@ -15,9 +15,9 @@ import structlog
 from app.store.redis.driver.calls import pack
 
 WAIT_MS: Final = 200
-"""How long replicas have for their answer: then the writes are sent again."""
+"""The time that replicas have for their answer: then the writes are sent again."""
 SHORT_PAUSE_SECONDS: Final = 0.05
-"""How long a lane pauses after that."""
+"""The time for which a lane pauses after that."""
 
 READING: Final = frozenset(
     (

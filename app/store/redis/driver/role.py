@@ -20,7 +20,7 @@ from app.store.redis.driver.scripts import ROLE
 from app.store.redis.driver.store_calls import open_calls
 
 RENEWALS: Final = 4
-"""How often a lease is renewed within its time."""
+"""The number of times that a lease is renewed within its time."""
 
 _log = structlog.get_logger(__name__)
 

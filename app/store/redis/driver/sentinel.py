@@ -24,7 +24,7 @@ from app.store.redis.driver.question import ANSWER_SECONDS, ASKING_OPTIONS, firs
 from app.store.redis.driver.tls import TlsConnection, parsed
 
 LOOK_SECONDS: Final = 1.0
-"""How often they are asked, and the primary whether it is one, beside what they tell unasked."""
+"""The time after which they are asked again, and the primary whether it is one, beside what they tell unasked."""
 
 _CHANNELS: Final = ("+switch-master", "+promoted-slave")
 """What they publish when the primary is another, and, a moment earlier, when its successor takes writes."""

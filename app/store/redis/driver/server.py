@@ -20,7 +20,7 @@ from app.store.redis.driver.topology import member_arguments
 
 OLDEST_REDIS: Final = (6, 0)
 LOOK_SECONDS: Final = 3.0
-"""How often a running node looks at its Redis again: what was set meanwhile is noticed within ten seconds."""
+"""The time between two looks of a running node at its Redis: what was set meanwhile is noticed within ten seconds."""
 
 Info = Mapping[str, str]
 

@@ -21,11 +21,11 @@ from app.store.redis.driver.slots import SLOTS, SlotMap, parse_slots, slot_of
 from app.store.redis.driver.tls import TlsConnection, parsed
 
 LOOK_SECONDS: Final = 10.0
-"""How often it is asked while nothing seems to have changed."""
+"""The time after which it is asked again while nothing seems to have changed."""
 HINTED_SECONDS: Final = 0.1
-"""How long one look is behind the other at least."""
+"""The time that one look is behind the other at least."""
 DISTURBED_SECONDS: Final = 0.2
-"""How often while a primary is away."""
+"""The same while a primary is away."""
 MOST_ASKED: Final = 16
 
 View = tuple[bool, bool, int, SlotMap]

@@ -44,7 +44,7 @@ from app.store.redis.events.named_cursors import RedisCursors
 from app.store.redis.events.scan import BlockReader
 
 POLL_SECONDS: Final = 0.02
-"""How often heads are looked at while somebody waits for events."""
+"""The time between two looks at heads while somebody waits for events."""
 RETRIED_MS: Final = 60_000
 """For so long it is known what became of a call that a connection has lost."""
 TOPICS: Final = 512

@@ -26,7 +26,7 @@ SCHEMA: Final = 3
 VERSION_TABLE: Final = "access_schema"
 """Where Alembic keeps the number of the last migration that was made."""
 PATIENCE: Final = timedelta(minutes=10)
-"""How long a migration may take, the wait for that of another process included."""
+"""The time that a migration may take, the wait for that of another process included."""
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _LOCK: Final = int.from_bytes(b"homing", "big")
 """Of PostgreSQL's advisory locks, the one whose holder migrates."""

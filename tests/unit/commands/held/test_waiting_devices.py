@@ -1,4 +1,4 @@
-"""When devices that held commands wait for are looked at: at once where something is known, else later and later."""
+"""Devices that held commands wait for are looked at: at once where something is known, else later and later."""
 
 from __future__ import annotations
 

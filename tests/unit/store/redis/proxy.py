@@ -19,7 +19,7 @@ class Proxy:
         self._open = asyncio.Event()
         self._open.set()
         self.requests = 0
-        """How many pieces came from clients: about one for each pipeline."""
+        """The number of pieces that came from clients: about one for each pipeline."""
         self.cut_replies = 0
         """So many replies are lost, each with its connection; the request was carried out."""
         self.silent = False

@@ -58,7 +58,7 @@ class EventsReport:
     told: Mapping[str, float]
     """Figures without an aim, by what they are."""
     foreign: float
-    """How many CPUs were busy with something else."""
+    """The number of CPUs that were busy with something else."""
     machine: Mapping[str, Any] = field(default_factory=describe_machine)
 
     def as_json(self) -> bytes:

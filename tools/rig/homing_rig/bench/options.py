@@ -32,15 +32,15 @@ class BenchOptions:
     profile: str = "dji"
     devices: int = 200
     in_flight: int = 128
-    """How many commands are under way at any time."""
+    """The number of commands that are under way at any time."""
     rounds: int = 3
-    """How often reference and cluster take turns."""
+    """The number of times that reference and cluster take turns."""
     seconds: float = 5.0
-    """How long each takes its turn."""
+    """The time that each takes its turn."""
     commands: int | None = None
     """Ends a turn after that many commands instead."""
     singles: int = 300
-    """How many commands a turn has when they go one at a time."""
+    """The number of commands that a turn has when they go one at a time."""
     pending: tuple[int, ...] = ()
     """Also measure beside that many commands that nobody answers, in rising order; empty: not at all."""
     nodes_url: str | None = None
@@ -54,7 +54,7 @@ class BenchOptions:
     access: bool = False
     """Also measure what access costs: keys, 200 rules, a limit and an audit."""
     events: bool = False
-    """Whether the nodes keep events."""
+    """True if the nodes keep events."""
     authorization: str = ""
     """What callers send as Authorization."""
     latency_log: Path | None = None

@@ -21,7 +21,7 @@ class Turn:
     load: LoadResult
     cpu: dict[str, float]
     foreign: float = 0.0
-    """How many CPUs were busy with something else."""
+    """The number of CPUs that were busy with something else."""
 
     def cpu_per_command(self) -> dict[str, float]:
         """Microseconds of CPU per good answer, by process."""
@@ -37,7 +37,7 @@ class Side:
     cpu: dict[str, float]
     """Microseconds per command, by process."""
     foreign: float
-    """How many CPUs other programs kept busy: the more, the less the rates mean."""
+    """The number of CPUs that other programs kept busy: the more, the less the rates mean."""
     commands: int
     forwarded: float
     """The share whose response came in on another node than the home node."""

@@ -72,9 +72,9 @@ class Header:
     """Wall clock, RFC 3339."""
     version: int = VERSION
     retention: float | None = None
-    """How long a command stays on record after its outcome; None: longer than the run."""
+    """The time for which a command stays on record after its outcome; None: longer than the run."""
     grace: float = 2.0
-    """How long after its deadline a command may take to become final, and a caller to be answered."""
+    """The time that a command may take to become final after its deadline, and a caller to be answered."""
     recovery: float = 0.0
     """Calls that begin up to so long after the end of a fault count as made during it (latencies only)."""
     limits: Mapping[str, float] = field(default_factory=dict)

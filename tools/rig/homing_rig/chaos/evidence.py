@@ -64,7 +64,7 @@ class Evidence:
     stored: Seen | None = None
     """The first outcome that a reader saw."""
     final_at: float = float("inf")
-    """When an outcome was first seen."""
+    """The instant at which an outcome was first seen."""
     late: bool = False
     late_final: bool = False
     open_line: int = 0
@@ -76,7 +76,7 @@ class Evidence:
     final_line: int = 0
     """Of the last final read."""
     claims: int | None = None
-    """How often it was claimed, as the last final read says; None of what could not be held."""
+    """The number of times that it was claimed, as the last final read says; None of what could not be held."""
     executed: int = 0
     answers: int = 0
     """Bits: 1 an answer that it succeeded was published, 2 that it failed."""

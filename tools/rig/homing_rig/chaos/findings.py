@@ -11,7 +11,7 @@ from homing_rig.chaos.history import Header, HistoryError
 from homing_rig.chaos.report import INVARIANTS, KINDS, LIMITS, Report, Verdict, Violation
 
 SHOWN: Final = 100
-"""How many violations of a kind are kept in full."""
+"""The number of violations of a kind that are kept in full."""
 
 
 class Findings:

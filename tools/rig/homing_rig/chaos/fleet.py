@@ -64,9 +64,9 @@ class Fleet:
     counts: Counter[str] = field(default_factory=Counter)
     held: list[tuple[PahoMqttClient, Request]] = field(default_factory=list)
     executions: Counter[str] = field(default_factory=Counter)
-    """How often each command id was received."""
+    """The number of times that each command id was received."""
     got: defaultdict[str, list[tuple[float, str]]] = field(default_factory=lambda: defaultdict(list))
-    """When each device got which command id for the first time."""
+    """The instant at which each device got each command id for the first time."""
     clients: list[PahoMqttClient] = field(default_factory=list)
     _timers: set[asyncio.TimerHandle] = field(default_factory=set)
     _counters: dict[str, Counter[str]] = field(default_factory=dict)

@@ -39,7 +39,7 @@ class Kept:
     numbers: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
     positions: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
     gaps: int = 0
-    """How often a stream said that events are gone."""
+    """The number of times that a stream said that events are gone."""
     _cursors: dict[str, str] = field(default_factory=dict)
     _found: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 

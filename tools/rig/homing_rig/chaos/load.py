@@ -54,7 +54,7 @@ class Job:
     attempt_seconds: float = 15.0
     """After that a caller takes its node for gone."""
     patience: float = 30.0
-    """How long a caller goes on trying."""
+    """The time for which a caller goes on trying."""
     attempts: int = 1_000
     devices: Sequence[str] = ()
     profile: str = "homing"
@@ -123,7 +123,7 @@ class Load:
     """Reason and seconds of each attempt that a node answered without an outcome."""
     open: int = 0
     late: float = 0.0
-    """How many seconds a command was sent after its turn, at most: then the rig itself was short of a processor."""
+    """The most seconds by which a command was sent after its turn: then the rig itself was short of a processor."""
     _rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:

@@ -54,7 +54,7 @@ class Nemesis:
     in_vain: Counter[str] = field(default_factory=Counter)
     """The faults of each kind that met nobody: the target was down already, or had no connection to break."""
     stop_seconds: list[float] = field(default_factory=list)
-    """How long each orderly stop took."""
+    """The time that each orderly stop took."""
     returns: list[float] = field(default_factory=list)
     """Seconds from the start of a service, or the end of a freeze, until it was ready; infinite where it never was."""
     receiving: list[float] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Nemesis:
     run_lease: str = ""
     """The key in Redis that names the driver of the fleet run, where there is one."""
     poll_seconds: float = POLL_SECONDS
-    """How often it looks for what it waits for."""
+    """The time between two looks for what it waits for."""
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _staying_down: set[str] = field(default_factory=set)
     _former: set[bytes] = field(default_factory=set)

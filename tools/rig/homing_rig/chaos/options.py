@@ -26,7 +26,7 @@ class ChaosOptions:
     seed: int = 1
     """Decides every fault, delay and choice of a node; what the machine does with them, it cannot."""
     seconds: float | None = None
-    """How long load and faults last."""
+    """The time that load and faults last."""
     commands: int | None = None
     """Ends the load after that many commands instead."""
     nodes: int | None = None
@@ -45,7 +45,7 @@ class ChaosOptions:
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the nodes, HOMING_…"""
     access: bool = False
-    """Whether the nodes ask for keys, and keep an audit."""
+    """True if the nodes ask for keys, and keep an audit."""
     latency_log: Path | None = None
     """The folder in which the nodes leave their latency log, an absolute path; none when None."""
 

@@ -16,7 +16,7 @@ from homing_rig.chaos.servers import POLL_SECONDS, START_SECONDS, RedisProcess
 from homing_rig.rights import PASSWORD, RIG_USER
 
 BEHIND_SECONDS: Final = 0.3
-"""How far the replica is behind when the primary dies: on one machine alone it hardly ever is."""
+"""The time by which the replica is behind when the primary dies: on one machine alone it hardly ever is."""
 
 
 class RedisPair:

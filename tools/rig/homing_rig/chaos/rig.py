@@ -40,7 +40,7 @@ _NOTHING: Final = (404, 409)
 _INVALID: Final = 422
 _AGAIN_SECONDS: Final = 0.2
 READ_TWICE: Final = 1000
-"""How many commands are read from a second node as well."""
+"""The number of commands that are read from a second node as well."""
 _MOMENTS: Final = frozenset({Kind.CUT_PUBSUB, Kind.FLUSH, Kind.FORGET_SCRIPTS, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK})
 
 

@@ -50,7 +50,7 @@ class Judged:
     figure: Figure
     value: float | None
     counts: bool
-    """Whether it decides in this form of the scenario."""
+    """True if it decides in this form of the scenario."""
 
     @property
     def passed(self) -> bool:

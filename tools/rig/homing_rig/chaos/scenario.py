@@ -30,7 +30,7 @@ class Figure:
     limit: float
     meaning: str
     timing: bool = False
-    """How fast, not how right: shown, but not judged in the short form, as other tests use the machine as well."""
+    """A speed: it is shown, but not judged in the short form, as other tests use the machine as well."""
     short: float | None = None
     """The limit of the short form, where it is another one: only what is wrong exceeds it, however busy the machine."""
 
@@ -45,7 +45,7 @@ class Form:
 
     seconds: float | None = 60.0
     commands: int | None = None
-    """How many commands, in place of `seconds`; one of both is needed."""
+    """The number of commands, in place of `seconds`; one of both is needed."""
     rate: float | None = 200.0
     """Commands offered per second; None: as fast as `in_flight` callers get answers."""
     in_flight: int = 64
@@ -65,7 +65,7 @@ class Form:
     every: float = 5.0
     """Between two faults."""
     down: float = 2.0
-    """How long a fault lasts."""
+    """The time that a fault lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +81,17 @@ class Scenario:
     act: Callable[[Rig], Awaitable[None]]
     plan: Callable[[random.Random, Form], list[Fault]] = lambda _rng, _form: []
     proxies: bool = False
-    """Whether a fault proxy stands between each node and Redis."""
+    """True if a fault proxy stands between each node and Redis."""
     steps: bool = False
-    """Whether the clock of Redis can be set."""
+    """True if the clock of Redis can be set."""
     replica: bool = False
-    """Whether Redis has a replica that can take its place; then there are proxies, too."""
+    """True if Redis has a replica that can take its place; then there are proxies, too."""
     drives: bool = False
-    """Whether it has a fleet run, whose driver a fault may be for."""
+    """True if it has a fleet run, whose driver a fault may be for."""
     lane: str = ""
     """Keys that are added to the profile `homing`, as TOML."""
     fsync: str = "everysec"
-    """When Redis writes what it was told: `appendfsync`."""
+    """The moment at which Redis writes what it was told: `appendfsync`."""
     skews: Sequence[int] = ()
     """By how many seconds the wall clocks of the first nodes are wrong."""
     limits: Mapping[str, float] = field(default_factory=dict)

@@ -32,7 +32,7 @@ class Caller:
     def __init__(self, session: aiohttp.ClientSession, url: str, key: Key) -> None:
         self._session, self._url, self._key = session, url, key
         self.accepted_at = 0.0
-        """When the latest call began that was accepted."""
+        """The instant at which the latest call began that was accepted."""
         self.known = asyncio.Event()
 
     async def run(self) -> None:

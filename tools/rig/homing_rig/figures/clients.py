@@ -21,7 +21,7 @@ from homing_rig.services import MosquittoProcess, RedisProcess
 WORKERS: Final = 16
 """Calls under way at a time, of each client."""
 ANSWER_SECONDS: Final = 0.05
-"""How long the device takes, so that calls wait on the nodes that stop."""
+"""The time that the device takes, so that calls wait on the nodes that stop."""
 
 
 async def rolling(

@@ -29,7 +29,7 @@ STANDS_SECONDS: Final = 3.0
 
 
 class _Book:
-    """When devices got their commands."""
+    """The instants at which devices got their commands."""
 
     def __init__(self) -> None:
         self.last = 0.0

@@ -50,7 +50,7 @@ class _Device:
     def __init__(self, broker: MosquittoProcess, name: str) -> None:
         self.got = asyncio.Event()
         self.at = 0.0
-        """When it got its first command."""
+        """The instant at which it got its first command."""
         self._name = name
         self._client = PahoMqttClient(MqttOptions.from_url(broker.url, client_id=name), Counter())
 

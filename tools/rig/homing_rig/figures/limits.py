@@ -28,7 +28,7 @@ OTHERS: Final = 30
 FROM: Final = 3
 """From this second on the shares have to follow."""
 MULTIPLES: Final = (3, 20)
-"""How many times the limit is offered."""
+"""The multiple of the limit that is offered."""
 
 
 async def limited(directory: AccessDirectory, name: str, limit: int) -> Key:

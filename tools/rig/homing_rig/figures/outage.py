@@ -28,7 +28,7 @@ from homing_rig.patience import PATIENCE
 RATE: Final = 200
 """Commands a second, over the three nodes."""
 STARTS: Final = 3
-"""How often the fourth node is killed and started while PostgreSQL is away."""
+"""The number of times that the fourth node is killed and started while PostgreSQL is away."""
 VERBS: Final[Sequence[tuple[str, str, object]]] = (
     ("GET", "/v1/principals", None),
     ("GET", "/v1/keys", None),

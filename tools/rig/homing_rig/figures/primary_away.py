@@ -28,7 +28,7 @@ REFUSED_AIM_MS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CommandTimes:
     """The milliseconds that commands took, from the moment in which each was due."""
 
     others: list[float] = field(default_factory=list)
@@ -47,7 +47,7 @@ async def primary_away(
     seconds: Annotated[float, Option(min=1, help="The time before a primary is killed, and that after it.")] = 10.0,
 ) -> None:
     """Time of commands at two primaries while the third is away, against calm, and how soon its own are refused."""
-    calm, away = list[Taken](), list[Taken]()
+    calm, away = list[CommandTimes](), list[CommandTimes]()
     for _ in range(rounds):
         with three_primaries() as members:
             before, after = await _round(members, rate, seconds)
@@ -64,7 +64,7 @@ async def primary_away(
     findings.spread("the median of these", [median(one.refused) for one in away], " ms", most=REFUSED_AIM_MS)
 
 
-async def _round(members: Sequence[MemberRedis], rate: float, seconds: float) -> tuple[Taken, Taken]:
+async def _round(members: Sequence[MemberRedis], rate: float, seconds: float) -> tuple[CommandTimes, CommandTimes]:
     for one in members:
         await asyncio.to_thread(one.ask, "CONFIG SET", "cluster-require-full-coverage", "no")
     store = RedisStateStore(
@@ -80,9 +80,9 @@ async def _round(members: Sequence[MemberRedis], rate: float, seconds: float) ->
         await store.close()
 
 
-async def _load(store: RedisStateStore, rate: float, seconds: float) -> Taken:
+async def _load(store: RedisStateStore, rate: float, seconds: float) -> CommandTimes:
     """Send commands at a steady rate, whatever became of those before."""
-    taken, began = Taken(), perf_counter()
+    taken, began = CommandTimes(), perf_counter()
     async with asyncio.TaskGroup() as group:
         for number in range(round(rate * seconds)):
             due = began + number / rate
@@ -91,7 +91,7 @@ async def _load(store: RedisStateStore, rate: float, seconds: float) -> Taken:
     return taken
 
 
-async def _send(store: RedisStateStore, device: int, due: float, taken: Taken) -> None:
+async def _send(store: RedisStateStore, device: int, due: float, taken: CommandTimes) -> None:
     others = _place_of(device) != 0
     try:
         await send_and_answer(store, device)

@@ -245,7 +245,7 @@ async def peers(
             findings.figure(f"all CPU for a settled event to that of {name}", ratio, " ×", most=1.0)
         for name, delays in [
             (OWN, await own.delays(seconds)),
-            *[(n, await o.delays(seconds)) for n, o in others.items()],
+            *[(name, await other.delays(seconds)) for name, other in others.items()],
         ]:
             findings.spread(f"publish to handler, {name}", delays, " ms")
             findings.figure(f"p99 of that, {name}", p99(delays), " ms")

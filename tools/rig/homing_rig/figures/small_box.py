@@ -16,7 +16,7 @@ from homing_rig.figures.kit import FigureError, Findings
 
 MIB: Final = 2**20
 SETTLE_SECONDS: Final = 6.0
-"""How long a node that is ready may go on loading what it needs."""
+"""The time for which a node that is ready may go on loading what it needs."""
 
 
 async def small_box(

@@ -19,7 +19,7 @@ from homing_rig.services import MosquittoProcess, RedisProcess
 ALL: Final = "/v1/commands/events"
 """Where the events of all commands are read."""
 REPORTS: Final = 20
-"""How many a device makes of each command."""
+"""The number that a device makes of each command."""
 
 
 @contextmanager

@@ -109,7 +109,7 @@ async def opened(
 
 
 async def retry_of(response: aiohttp.ClientResponse) -> int:
-    """When the stream told last to come back (ms); 0 when it broke instead of ending."""
+    """The instant (ms) at which the stream told last to come back; 0 when it broke instead of ending."""
     told = 0
     try:
         async for event in events(response):

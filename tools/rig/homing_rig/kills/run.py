@@ -24,7 +24,7 @@ MORTALS: Final = 3
 RETAINED: Final = 5
 LEAST_SECONDS: Final = 0.3
 MOST_SECONDS: Final = 2.0
-"""How long a node lives between two kills."""
+"""The time for which a node lives between two kills."""
 TICK_SECONDS: Final = 0.01
 
 
@@ -62,11 +62,11 @@ class KillsRun:
     def __init__(self, port: int, seed: int) -> None:
         self.result = KillsResult()
         self.port = port
-        self.writers = [LastingClient(f"writer-{n}", port) for n in range(PUBLISHERS)]
-        self.alone = [LastingClient(f"alone-{n}", port, ("kills/#",)) for n in range(ALONE)]
-        self.members = [LastingClient(f"member-{n}", port, ("$share/g/kills/#",)) for n in range(MEMBERS)]
+        self.writers = [LastingClient(f"writer-{number}", port) for number in range(PUBLISHERS)]
+        self.alone = [LastingClient(f"alone-{number}", port, ("kills/#",)) for number in range(ALONE)]
+        self.members = [LastingClient(f"member-{number}", port, ("$share/g/kills/#",)) for number in range(MEMBERS)]
         self.keeper = LastingClient("keeper", port)
-        self.mortals = [LastingClient(f"mortal-{n}", port, (), f"wills/{n}") for n in range(MORTALS)]
+        self.mortals = [LastingClient(f"mortal-{number}", port, (), f"wills/{number}") for number in range(MORTALS)]
         self.heir = LastingClient("heir", port, ("wills/#",))
         self.all = [*self.alone, *self.members, self.heir, self.keeper, *self.writers, *self.mortals]
         self._random = Random(seed)
@@ -80,7 +80,7 @@ class KillsRun:
                 tasks.create_task(client.run())
             for client in self.all:
                 await eventually(client.ready.is_set)
-            talking = [tasks.create_task(self._talk(n, rate / PUBLISHERS)) for n in range(PUBLISHERS)]
+            talking = [tasks.create_task(self._talk(number, rate / PUBLISHERS)) for number in range(PUBLISHERS)]
             talking.append(tasks.create_task(self._retain()))
             for _ in range(kills):
                 await asyncio.sleep(self._random.uniform(LEAST_SECONDS, MOST_SECONDS))

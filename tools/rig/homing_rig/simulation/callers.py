@@ -44,7 +44,7 @@ PROBE_SECONDS: Final = 20.0
 TOLD_SECONDS: Final = 2.0
 """Within that a caller learns of an answer that came at once; no way takes longer than a third of a second."""
 PATIENCE: Final = 20.0
-"""How long a caller goes on trying, in seconds."""
+"""The time for which a caller goes on trying, in seconds."""
 _OK, _ACCEPTED, _NOT_FOUND, _CONFLICT, _DEADLINE = 200, 202, 404, 409, 504
 _DEFINITE: Final = frozenset(
     ("broker-unavailable", "device-busy", "limit-reached", "node-draining", "not-ready", "not-sent")
@@ -60,10 +60,10 @@ class Wish:
     device: Annotated[str, Field(pattern=f"^{DEVICE}$")]
     timeout: Annotated[float, Field(ge=0.01, le=600)]
     waits: bool
-    """Whether its caller waits for the outcome, or takes 202 and comes back."""
+    """True if its caller waits for the outcome, or takes 202 and comes back."""
     keyed: bool
     cancels_after: Annotated[float, Field(ge=0, le=600)] | None = None
-    """When somebody cancels it, after it was accepted."""
+    """The instant at which somebody cancels it, after it was accepted."""
 
 
 class Callers:

@@ -78,7 +78,7 @@ class SimDevice:
             self._loop.call_later(delay, self._answer, request, publication, state, self._loop.time() + delay)
 
     def _plan(self, request: Request, chance: Random) -> list[tuple[float, Publication, str]]:
-        """When it says what."""
+        """The instants at which it says things."""
         (done,) = _HOMING.answers(request, 0.0)
         if isinstance(request.params, dict) and str(request.params.get(ECHO)).startswith(PROBE):
             return [(0.0, done, "succeeded")]

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from homing_rig.simulation.loop import SimLoop
 
 LAWS: Final = ("near", "rack", "far", "spiky")
-"""How long a packet is under way: 0.1 to 0.3 ms; 0.2 to 2 ms; 5 to 30 ms; mostly near, and one in fifty up to 0.3 s."""
+"""The time of a packet under way: 0.1 to 0.3 ms; 0.2 to 2 ms; 5 to 30 ms; mostly near, and one in fifty up to 0.3 s."""
 _SECONDS: Final = {"near": (0.0001, 0.0002), "rack": (0.0002, 0.0018), "far": (0.005, 0.025), "spiky": (0.0001, 0.0002)}
 """The least time, and how much more it may be; spikes besides."""
 PLACES: Final = ("store", "broker", "devices", "callers")
@@ -23,7 +23,7 @@ class Link:
     def __init__(self, loop: SimLoop, name: str, law: str, chance: Random) -> None:
         self.name: Final = name
         self.up = True
-        """Whether a new connection can be made."""
+        """True if a new connection can be made."""
         self.connections: dict[Connection, None] = {}
         self.half_open: dict[Connection, None] = {}
         """Broken connections whose client will find that out by itself, and has not yet."""

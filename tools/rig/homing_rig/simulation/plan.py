@@ -15,7 +15,7 @@ from homing_rig.simulation.callers import DEVICE, Wish
 from homing_rig.simulation.network import LAWS, PLACES
 
 BEGIN: Final = 2.0
-"""When the load begins: by then all nodes are ready, where nothing keeps them."""
+"""The instant at which the load begins: by then all nodes are ready, where nothing keeps them."""
 BROKER: Final = "broker"
 MOST_NODES: Final = 9
 MOST_COMMANDS: Final = 10_000
@@ -130,7 +130,7 @@ class Plan:
     wishes: tuple[Wish, ...]
     troubles: tuple[Trouble, ...]
     laws: Mapping[str, str]
-    """How slow the ways to the store, the broker, devices and callers are."""
+    """The slowness of the ways to the store, the broker, devices and callers."""
     quirks: Quirks = field(default_factory=Quirks)
     lease: _Period = 2.0
     sweep: _Period = 0.5
@@ -140,7 +140,7 @@ class Plan:
     offsets: tuple[_Offset, ...] = field(default=(0.0,) * 5)
     """By how many seconds the wall clocks of the nodes are off."""
     webhooks: bool = False
-    """Whether a receiver is told what becomes of commands."""
+    """True if a receiver is told what becomes of commands."""
     stir: Annotated[int, Field(ge=0)] = 0
     """Another number draws other delays and another order for what is otherwise the same plan."""
 
@@ -161,7 +161,7 @@ class Plan:
 
     @property
     def ends(self) -> float:
-        """When the last wish begins, or the last trouble."""
+        """The instant at which the last wish begins, or the last trouble."""
         return max([one.at for one in self.wishes] + [BEGIN + one.at for one in self.troubles], default=BEGIN)
 
 

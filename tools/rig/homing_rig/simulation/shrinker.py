@@ -12,7 +12,7 @@ from homing_rig.simulation.plan import Plan
 from homing_rig.simulation.suite import Outcome, ran
 
 STIRS: Final = 3
-"""How often a smaller plan is tried: what is left out moves all that is drawn after it."""
+"""The number of times that a smaller plan is tried: what is left out moves all that is drawn after it."""
 _DEFAULTS: Final[dict[str, Any]] = {
     "lease": 2.0,
     "sweep": 0.5,

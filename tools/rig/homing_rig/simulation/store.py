@@ -44,7 +44,7 @@ class StoreHost:
         self.keys: Final = RedisModel(lambda: clock.monotonic() * 1000)
         self.loop: Final = loop
         self.lives = 0
-        """How often it has failed over: a repeated call finds no trace of the first one in another life."""
+        """The number of fail-overs: a repeated call finds no trace of the first one in another life."""
         self.tokens: Final[dict[str, str]] = {}
         """What tells a node that a wake-up for this command is true, as its home noted it."""
 
@@ -82,7 +82,7 @@ class Wire:
         self._chance = chance
         self._connection: Connection | None = None
         self._asked: dict[asyncio.Future[Any], float] = {}
-        """When each is given up."""
+        """The instant at which each is given up."""
         self._gives_up_at = float("inf")
 
     async def ask(self, effect: Callable[[], _Reply], budget: float | None, *, again: bool = True) -> _Reply:

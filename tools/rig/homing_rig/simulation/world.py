@@ -43,11 +43,11 @@ _T = TypeVar("_T")
 
 RETENTION: Final = timedelta(minutes=2)
 TAKE_OVER_SECONDS: Final = 1.0
-"""How long nobody answers while a replica takes the place of the store."""
+"""The time that nobody answers while a replica takes the place of the store."""
 CLAIM_SECONDS: Final = 40.0
 """After so long what a dead node was about to deliver is delivered by another one, though it is refused once."""
 REST_SECONDS: Final = 40.0
-"""How long after the last trouble everything may take to come to rest."""
+"""The time that everything may take to come to rest after the last trouble."""
 LOOKS_SECONDS: Final = 0.1
 GRACE_SECONDS: Final = 4.0
 """A node tries for three seconds to register a command; its time begins then, and ends with a whole second."""

@@ -36,7 +36,7 @@ from homing_rig.talkers import Talkers, topics_of
 LOG: Final = {"HOMING_EVENTS_URL": "{redis}"}
 SHORT_LOG: Final = LOG | QUICK_LEASE
 DRAIN_SECONDS: Final = 120.0
-"""How long the last events may take to be in."""
+"""The time that the last events may take to be in."""
 TALKING_DEVICES: Final = 25
 COMMANDS: Final = 10.0
 """Per second, beside the events."""

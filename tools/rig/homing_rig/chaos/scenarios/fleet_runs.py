@@ -21,7 +21,7 @@ from homing_rig.chaos.shared_figures import SOUND, measure, stands
 
 HOLD: Final = "30m"
 OVER_SECONDS: Final = 240.0
-"""How long the run may take when all is well again."""
+"""The time that the run may take when all is well again."""
 LOOK_SECONDS: Final = 0.05
 _PLACE: Final = "/v1/fleet-runs"
 

@@ -33,7 +33,7 @@ ONE_IN: Final = 10
 """One command in so many is cancelled while it waits, another one while nodes die, and beside as many a hold ends."""
 GREETING_SECONDS: Final = 1.0
 OVER_SECONDS: Final = 120.0
-"""How long the commands of a round may take when all is well again."""
+"""The time that the commands of a round may take when all is well again."""
 AGAIN_SECONDS: Final = 0.2
 AT_A_TIME: Final = 16
 

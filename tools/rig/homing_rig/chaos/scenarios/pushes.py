@@ -30,7 +30,7 @@ DECLARED: Final = {
 }
 """Nothing is ever put aside: whatever a receiver does not get was lost."""
 TOLD_SECONDS: Final = 120.0
-"""How long a receiver may take to get what is left: a node waits up to a minute for one that has failed for long."""
+"""The time that a receiver may take to get the rest: a node waits up to a minute for one that has failed for long."""
 LOOK_SECONDS: Final = 0.2
 
 Place = tuple[str, int, int]

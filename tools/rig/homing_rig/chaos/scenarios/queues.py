@@ -27,7 +27,7 @@ DECLARED: Final = {
 }
 """Six deliveries: a worker that dies with an event counts as one, and five in a row do not happen."""
 EMPTY_SECONDS: Final = 120.0
-"""How long the queue may take to become empty when all is well again."""
+"""The time that the queue may take to become empty when all is well again."""
 _STANDING: Final = ("ready", "lent", "later", "held_back")
 
 

@@ -40,7 +40,7 @@ class Receiver:
 
     url: str = ""
     ids: Counter[str] = field(default_factory=Counter)
-    """How often each event was delivered."""
+    """The number of times that each event was delivered."""
     refused: set[str] = field(default_factory=set)
     late_first: int = 0
     """Late answers that came before the outcome."""
