@@ -18,6 +18,8 @@ _BARE = re.compile(
 _DESCRIPTIONS = ("description", "summary", "response_description", "help", "short_help")
 """The arguments that are shown to users: in OpenAPI, and on the command line."""
 _MAYBE = re.compile(r'"""\s*' + _BARE.pattern)
+_OF_ATTRIBUTES = re.compile(r'^ *"""((?:How|Whether)\b.*)', re.MULTILINE)
+"""The same of attributes, of which only these words are given up so far."""
 
 
 def bare_clauses(source: str) -> Iterator[tuple[int, str]]:
@@ -54,12 +56,18 @@ def described() -> Iterator[tuple[str, str]]:
             yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
-def offenders() -> Iterator[str]:
-    """The docstrings that begin with a bare clause, each with its place."""
+def sources() -> Iterator[tuple[str, str]]:
+    """All files of Python, each with its source."""
     for top in ("app", "client", "tools", "tests", "scripts"):
         for path in sorted((ROOT / top).rglob("*.py")):
-            for line, begin in bare_clauses(path.read_text(encoding="utf-8")):
-                yield f"{path.relative_to(ROOT).as_posix()}:{line}: {begin}"
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def offenders() -> Iterator[str]:
+    """The docstrings that begin with a bare clause, each with its place."""
+    for path, source in sources():
+        yield from (f"{path}:{line}: {begin}" for line, begin in bare_clauses(source))
+        yield from (f"{path}: {begin}" for begin in _OF_ATTRIBUTES.findall(source))
 
 
 def test_docstrings_begin_with_a_subject_or_a_verb() -> None:

@@ -10,7 +10,7 @@ from app.api.v1.queue_models import duration_of
 from app.core.errors import InvalidInputError
 from app.core.queues.loans import SettleHow, micros_of, parse_token
 from app.core.queues.model import LONGEST
-from app.queues.plane import TokenSettlement
+from app.queues.settler import TokenSettlement
 
 
 class ToldSettlement(NamedTuple):

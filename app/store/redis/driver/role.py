@@ -1,4 +1,8 @@
-"""A role in Redis: a lease that is renewed, and a number that grows each time that it changes hands."""
+"""A role in Redis: a lease that is renewed, and a number that grows each time that it changes hands.
+
+Shards of the event log keep the number, too, on servers of their own. So it grows even where its server has forgotten it
+(ADR 0231).
+"""
 
 from __future__ import annotations
 
@@ -132,7 +136,7 @@ class RedisRole:
         names = [keys.role(self._name), keys.epoch(self._name)]
         gone = self._gone
         self._hurry.clear()
-        arguments: list[str | bytes | int] = [self._holder, round(self._lease * 1000), gone]
+        arguments: list[str | bytes | int] = [self._holder, round(self._lease * 1000), gone, 1]
         try:
             epoch = int(await self._redis.run_script(ROLE, names, arguments, self._lease / RENEWALS))
         except UnavailableError:

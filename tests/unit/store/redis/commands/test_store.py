@@ -262,7 +262,7 @@ async def test_c128_at_maxmemory_what_is_held_is_claimed_and_ends_and_nothing_mo
             won = await asyncio.gather(*(store.respond(answer(one), "node-b") for one in held[:20]))
             assert {one.verdict for one in won} == {MatchResult.WON}
             assert (await store.finish(held[20].command_id, CommandState.CANCELLED, "node-b")).won
-            assert len(await store.held()) == 9
+            assert len((await store.held()).entries) == 9
 
 
 async def fill(client: Redis) -> None:
