@@ -1,7 +1,7 @@
 """A role in Redis: a lease that is renewed, and a number that grows each time that it changes hands.
 
-Shards of the event log keep the number, too, on servers of their own. So it grows even where its server has forgotten it
-(ADR 0231).
+Shards of the event log keep the number, too, on servers of their own. So it grows even where its server has forgotten
+it (ADR 0231).
 """
 
 from __future__ import annotations
