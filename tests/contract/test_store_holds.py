@@ -70,7 +70,7 @@ class TestHold:
     async def test_a_part_of_the_store_has_so_many_at_most(
         self, store: StateStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in ("memory.commands.writer", "redis.commands.register"):
+        for module in ("memory.commands.room", "redis.commands.register"):
             monkeypatch.setattr(f"app.store.{module}.MOST_HELD_OF_PARTITION", 2)
         numbered = (f"dock-{number}" for number in range(2, 10_000))
         beside = [one for one in numbered if partition_of(one) == partition_of("dock-1")]
@@ -85,7 +85,7 @@ class TestHold:
         self, store: StateStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Else nobody would look for its device until others have gone."""
-        for module in ("memory.commands.writer", "redis.commands.register", "redis.commands.holds"):
+        for module in ("memory.commands.room", "redis.commands.register", "redis.commands.holds"):
             monkeypatch.setattr(f"app.store.{module}.MOST_HELD_OF_PARTITION", 1)
         first = await hold(store, registration(held=2 * HOUR))
         assert isinstance(await store.claim(first.command_id, "node-a", "t1"), Claimed)
