@@ -91,6 +91,10 @@ def test_a_bare_clause_is_found_wherever_a_docstring_stands() -> None:
     assert list(bare_clauses(source)) == [(1, "What it is."), (3, "Whether it is."), (5, "So many.")]
 
 
+def test_a_bare_clause_about_an_attribute_is_found() -> None:
+    assert _OF_ATTRIBUTES.findall('MOST = 1\n"""How many."""\nLEAST = 1\n"""However many."""\n') == ['How many."""']
+
+
 def test_words_that_only_begin_alike_are_no_bare_clause() -> None:
     source = '"""Offers rooms."""\ndef read():\n    """Without a key, return None."""\n'
 

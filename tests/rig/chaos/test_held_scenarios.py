@@ -1,4 +1,4 @@
-"""What held commands, lanes, fleet runs and webhooks stand on breaks; devices keep books of what they got."""
+"""Held commands, lanes, fleet runs and webhooks lose what they stand on; devices keep books of what they got."""
 
 from __future__ import annotations
 
