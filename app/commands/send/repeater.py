@@ -16,7 +16,6 @@ import structlog
 from app.callbacks.observer import Observers
 from app.commands.deadlines.expirer import Expirer
 from app.commands.send.publisher import Publisher
-from app.commands.send.unsent import not_sent
 from app.core.clock import Clock
 from app.core.commands.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUnconfirmedError, UnavailableError
@@ -98,6 +97,7 @@ class Repeater:
         if await self._overtaken(command):
             self._counters["repeat.overtaken"] += 1
             return False
+        self._publisher.check_connected()  # the connection may have broken since, and what is marked has had its turn
         left = timedelta(microseconds=command.deadline - offset - self._now())
         if left <= timedelta() or not await self._store.mark(command.id, CommandState.SENT, self._node_id):
             return False
@@ -109,10 +109,8 @@ class Repeater:
             # It may have arrived: the deadline decides, as for any other.
             for tell in self._observers.unconfirmed:
                 tell(command.id)
-        except (BrokerUnavailableError, InvalidInputError) as error:
-            for tell_unsent in self._observers.unsent:
-                tell_unsent(command.id, error)
-            await self._expirer.end(command.id, CommandState.UNSENT, not_sent(error))
+        except (BrokerUnavailableError, InvalidInputError):
+            # The dead node may have sent it, so that this one did not is no reason to call it unsent.
             return False
         else:
             await self._acknowledged(command, receipt)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.commands.send.repeater import Repeater
+from app.commands.send.repeater import AT_A_TIME, Repeater
 from app.core.commands.callback import Expectation, Registration
 from app.core.commands.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, StoreUnavailableError
@@ -18,7 +17,7 @@ from app.core.messages import Publication
 from app.core.profiles.correlation import Correlation
 from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackMqttClient
-from app.store.commands import Registered
+from app.store.commands import Joined, Registered
 from tests.unit.assembly import Assembly, Lamp, Member, assemble, at_once, never
 from tests.waiting import turns
 
@@ -53,10 +52,16 @@ _numbers = iter(range(1, 1000))
 
 async def left(assembly: Assembly, method: str = "open", *, one_way: bool = False, **changes: Any) -> str:
     """A command that node `dead` put on record and did not send."""
-    invoker = assembly.members[0].invoker
     identity = command_id("lamp-1", f"{next(_numbers) + 5000:026}")
+    registration = registration_of(method, one_way=one_way, **{"command_id": identity} | changes)
+    assert isinstance(await assembly.members[0].invoker._store.register(registration), Registered)
+    assembly.clock.advance(0.001)
+    return identity
+
+
+def registration_of(method: str = "open", *, one_way: bool = False, **changes: Any) -> Registration:
     facts: dict[str, Any] = {
-        "command_id": identity,
+        "command_id": "",
         "device_id": "lamp-1",
         "method": method,
         "params": b'{"n":3}',
@@ -66,9 +71,7 @@ async def left(assembly: Assembly, method: str = "open", *, one_way: bool = Fals
         "retention": timedelta(minutes=1),
     } | changes
     facts.setdefault("expectations", () if one_way else places(facts["device_id"]))
-    assert isinstance(await invoker._store.register(Registration(**facts)), Registered)
-    assembly.clock.advance(0.001)
-    return identity
+    return Registration(**facts)
 
 
 def places(device: str) -> tuple[Expectation, ...]:
@@ -215,7 +218,8 @@ class Refuses(LoopbackMqttClient):
         raise BrokerUnavailableError("the window is full")
 
 
-async def test_what_the_broker_does_not_take_is_unsent_and_its_key_free(profiles: Path) -> None:
+async def test_what_a_survivor_cannot_send_is_not_called_unsent_and_its_key_stands_for_it(profiles: Path) -> None:
+    """Its dead node may have sent it: called unsent, it would be sent once more under another id (seed 52)."""
     assembly, _ = await started(profiles)
     identity = await left(assembly, idempotency_key="k")
     member = assembly.members[0]
@@ -224,13 +228,48 @@ async def test_what_the_broker_does_not_take_is_unsent_and_its_key_free(profiles
     await refusing.wait_connected()
     repeater(member)._publisher._mqtt = refusing
     assert await repeater(member).take_over("dead") == 0
-    found = await command(assembly, identity)
-    assert found.state is CommandState.UNSENT
-    assert json.loads(found.error or b"") == {
-        "code": "not_sent",
-        "message": "the window is full",
-    }
-    await left(assembly, idempotency_key="k")
+    assert (await command(assembly, identity)).state is CommandState.SENT
+    again = registration_of(idempotency_key="k", command_id=command_id("lamp-1", f"{1:026}"))
+    joined = await assembly.store.register(again)
+    assert isinstance(joined, Joined)
+    assert joined.command.id == identity
+
+
+async def test_a_connection_that_breaks_meanwhile_leaves_the_others_to_be_tried_again(profiles: Path) -> None:
+    assembly, lamp = await started(profiles, reaction=never)
+    identities = [await left(assembly) for _ in range(2 * AT_A_TIME)]
+    member = assembly.members[0]
+    breaks = BreaksAfterOne(assembly.broker, "n9", member.counters)
+    await breaks.start([], member.inbox.handle)
+    await breaks.wait_connected()
+    publisher = repeater(member)._publisher
+    usual, publisher._mqtt = publisher._mqtt, breaks
+    with pytest.raises(BrokerUnavailableError):
+        await repeater(member).take_over("dead")
+    publisher._mqtt = usual
+    states = [(await command(assembly, one)).state for one in identities]
+    assert states.count(CommandState.PENDING) >= AT_A_TIME
+    assert CommandState.UNSENT not in states
+    assert await repeater(member).take_over("dead") == states.count(CommandState.PENDING)
+    await turns()
+    assert len(lamp.received) == 1 + states.count(CommandState.PENDING)
+
+
+class BreaksAfterOne(LoopbackMqttClient):
+    """Its connection breaks as soon as it has sent something."""
+
+    sent = 0
+
+    @property
+    def connected(self) -> bool:
+        return super().connected and not self.sent
+
+    def publish(self, publication: Publication) -> Puback:
+        if self.sent:
+            raise BrokerUnavailableError("not connected")
+        puback = super().publish(publication)
+        self.sent += 1
+        return puback
 
 
 class Notes(LoopbackMqttClient):

@@ -30,7 +30,7 @@ from homing_rig.chaos.history import (
 )
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.network import Connection, Link, Side
-from homing_rig.simulation.node import SimNode, Told
+from homing_rig.simulation.node import REPEATABLE, SimNode, Told
 from homing_rig.simulation.recording import Recording
 from homing_simulator.families import ECHO
 
@@ -64,6 +64,8 @@ class Wish:
     keyed: bool
     cancels_after: Annotated[float, Field(ge=0, le=600)] | None = None
     """The instant at which somebody cancels it, after it was accepted."""
+    repeatable: bool = False
+    """True if a survivor may send it again when its node has died."""
 
 
 class Callers:
@@ -148,7 +150,7 @@ class Callers:
         key = f"key-{nonce}" if wish.keyed else None
         request = CommandRequest(
             device_id=wish.device,
-            method="take_off",
+            method=REPEATABLE if wish.repeatable else "take_off",
             params={ECHO: nonce},
             timeout=timedelta(seconds=wish.timeout),
             profile="homing",

@@ -17,6 +17,7 @@ from homing_rig.simulation.callers import PROBE
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.mqtt import SimMqttClient
 from homing_rig.simulation.network import Link
+from homing_rig.simulation.node import REPEATABLE
 from homing_rig.simulation.recording import Recording
 from homing_simulator.families import ECHO, FAMILIES, Request
 
@@ -63,13 +64,14 @@ class SimDevice:
         nonce = request.params.get(ECHO) if isinstance(request.params, dict) else None
         number = self._seen[request.command_id]
         self._seen[request.command_id] += 1
+        again = delivery.message.redelivered or (request.method == REPEATABLE and number > 0)
         self._recording.write(
             Executed(
                 at=self._loop.time(),
                 device=self.device_id,
                 command_id=request.command_id,
                 nonce=nonce,
-                dup=delivery.message.redelivered or None,
+                dup=again or None,
             )
         )
         delivery.acknowledge()

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -25,7 +25,7 @@ from app.core.cluster.charter import Charter
 from app.core.cluster.wakekey import WakeKey
 from app.core.commands.command import Command, CommandState
 from app.core.errors import CommandFinishedError, HomingError
-from app.kernel import Adapters, Kernel, open_kernel
+from app.kernel import Adapters, Kernel, Languages, open_kernel
 from app.membership import open_canary, open_membership
 from app.node import Node, NodeState
 from app.plane import services_of
@@ -46,6 +46,8 @@ from homing_rig.simulation.store import SimStore, StoreHost, StorePlaces
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """The digits of a ULID: https://github.com/ulid/spec."""
 _TWO_DIGITS: Final = [first + second for first in _CROCKFORD for second in _CROCKFORD]
+REPEATABLE: Final = "land"
+"""The method that the profile of simulated devices calls repeatable; that of their family knows of none."""
 SLICE: Final = 128
 """Partitions of one sweep: the store of a run is never busy, and what nodes do while idle is most of its cost."""
 
@@ -249,6 +251,7 @@ class SimNode:
     def _compose(self, lane: Lane) -> _Life:
         """As app/main.py does it, without what is switched off: access, audit, events."""
         kernel = open_kernel(self.settings, self._adapters())
+        kernel = replace(kernel, languages=_repeating(kernel.languages))
         webhooks = self._webhooks(kernel)
         observed = open_observers(kernel, ())
         replies = open_replies(kernel, observed.observers, no_events)
@@ -316,6 +319,15 @@ class SimNode:
             wake_key=wake_key,
             sweep_slice=SLICE,
         )
+
+
+def _repeating(languages: Languages) -> Languages:
+    """The languages, with a method that survivors repeat."""
+    profiles = {
+        name: replace(one, requests=tuple(replace(how, repeatable=frozenset((REPEATABLE,))) for how in one.requests))
+        for name, one in languages.profiles.items()
+    }
+    return replace(languages, profiles=profiles)
 
 
 def _ulid(clock: Clock, chance: Random) -> str:

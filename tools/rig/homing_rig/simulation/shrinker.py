@@ -101,6 +101,7 @@ class Shrinker:
 
 def _ordinary(plan: Plan) -> Iterator[Callable[[Plan], Plan]]:
     yield lambda one: replace(one, offsets=(0.0,) * len(one.offsets))
+    yield lambda one: replace(one, wishes=tuple(replace(wish, repeatable=False) for wish in one.wishes))
     for name, value in _DEFAULTS.items():
         yield partial(replace, **{name: value})
     usual = Quirks()
