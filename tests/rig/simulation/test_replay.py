@@ -47,6 +47,25 @@ def test_another_run_than_that_on_file_is_told(tmp_path: Path, homing: Homing) -
     assert err.startswith("this is not the run on file: Homing 0.")
 
 
+def test_what_a_file_says_of_itself_moves_no_cursor(tmp_path: Path, homing: Homing) -> None:
+    file = tmp_path / "run.jsonl"
+    write_replay(file, plan_of(7, 1), Outcome(7, "", (), 1, 0, 0))
+    head, *others = file.read_bytes().splitlines()
+    file.write_bytes(b"\n".join([orjson.dumps(orjson.loads(head) | {"homing": "1\n\x1b[2J"}), *others]))
+    code, _, err = homing("replay", str(file))
+    assert code == 0
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+
+
+def test_a_trouble_that_lasts_longer_than_a_cluster_needs_to_come_to_rest_is_waited_for(tmp_path: Path) -> None:
+    """It counted as unrest that a node was away for as long as the file says."""
+    file = tmp_path / "run.jsonl"
+    plan = replace(plan_of(0, 4), nodes=2, troubles=(Trouble(1.0, TroubleKind.KILL, "n1", 60.0),))
+    write_replay(file, plan, Outcome(0, "", (), 4, 1, 0))
+    assert ran(read_replay(file).plan).breaches == ()
+
+
 def test_a_finding_is_found_again_traced_and_shrunk(tmp_path: Path, homing: Homing) -> None:
     file, plan = tmp_path / "run.jsonl", plan_of(7, 8)
     with planted(MUTANTS[BROKEN]):
@@ -101,7 +120,15 @@ def of_trouble(**facts: object) -> Callable[[list[bytes]], None]:
         (of_plan(nodes=0), "line 1: plan.nodes: Input should be greater than or equal to 1"),
         (of_plan(nodes=10), "line 1: plan.nodes: Input should be less than or equal to 9"),
         (of_plan(nodes=6), "6 nodes; allowed are 5"),
-        (of_plan(lease=0), "line 1: plan.lease: Input should be greater than or equal to"),
+        (of_plan(lease=0.9), "line 1: plan.lease: Input should be greater than or equal to 1"),
+        (of_plan(leese=2), "line 1: plan: 'leese' is unknown; allowed: laws, lease, max_pending, "),
+        (of_plan(quirks={"turn": "sticky"}), "line 1: plan.quirks: 'turn' is unknown; allowed: absent_members, "),
+        (of_plan(quirks=[]), "line 1: plan.quirks: "),
+        (changed(0, lambda head: head.update(plan=[])), "line 1: plan: "),
+        (
+            of_plan(troubles=[{"at": 1, "kind": "kill", "target": "n1"}]),
+            "line 1: plan: each wish and each trouble needs a line of its own, below this one",
+        ),
         (of_plan(laws={"store": "near"}), "line 1: plan.laws: needed is"),
         (
             of_plan(laws=dict.fromkeys(("store", "broker", "devices", "callers"), "odd")),
@@ -115,6 +142,8 @@ def of_trouble(**facts: object) -> Callable[[list[bytes]], None]:
         (of_trouble(kind="explode"), "line 24: kind: Input should be 'kill', "),
         (of_trouble(target="store"), "line 24: kill of 'store'"),
         (of_trouble(seconds=None), "line 24: seconds: "),
+        (of_trouble(seconds=-0.1), "line 24: kill for -0.1 seconds; allowed: 0 to 600"),
+        (of_trouble(kind="freeze", seconds=601), "line 24: freeze for 601 seconds; allowed: 0 to 600"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.output import Stop, err, out
+from app.cli.output import Stop, err, out, tell
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def _again(given: Replay, trace: str | None, until: float | None) -> bool:
     if found.failed:
         raise Stop(f"the simulator failed: {found.failed}", Exit.USAGE)
     if found.digest != given.head.digest:
-        err.line(f"this is not the run on file: {given.made_by} made that, and Homing or the simulation has changed")
+        what = "Homing, the simulation or the file has changed since"
+        tell(err, f"this is not the run on file: {given.made_by} made that, and {what}")
     if not found.breaches:
         out.line("nothing was found")
     return bool(found.breaches)

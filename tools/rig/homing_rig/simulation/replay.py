@@ -11,14 +11,15 @@ import re
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from homing_rig.simulation.broker import Quirks
 from homing_rig.simulation.callers import Wish
 from homing_rig.simulation.network import LAWS, PLACES
-from homing_rig.simulation.plan import MOST_COMMANDS, MOST_TROUBLES, Plan, Trouble
+from homing_rig.simulation.plan import LONGEST, MOST_COMMANDS, MOST_TROUBLES, Plan, Trouble, TroubleKind
 from homing_rig.simulation.suite import Outcome, SimulationError
 
 VERSION: Final = 1
@@ -56,7 +57,6 @@ class Replay:
 _HEAD: Final = TypeAdapter(ReplayHead)
 _WISH: Final = TypeAdapter(Wish)
 _TROUBLE: Final = TypeAdapter(Trouble)
-_VERSION: Final = TypeAdapter(Annotated[int, Field(strict=True)])
 
 
 def write_replay(path: Path, plan: Plan, found: Outcome) -> None:
@@ -110,7 +110,14 @@ def _head(line: bytes, path: Path) -> ReplayHead:
     if given.get("homing_simulation") != VERSION:
         said = given.get("homing_simulation")
         raise SimulationError(f"{where}: homing_simulation is {said!a:.40}; this version reads {VERSION}")
-    return _read(_HEAD, given, ReplayHead, where)
+    plan = given.get("plan")
+    if isinstance(plan, dict):
+        _check_known(plan, Plan, f"{where}: plan")
+        _check_known(plan.get("quirks"), Quirks, f"{where}: plan.quirks")
+    head = _read(_HEAD, given, ReplayHead, where)
+    if head.plan.wishes or head.plan.troubles:
+        raise SimulationError(f"{where}: plan: each wish and each trouble needs a line of its own, below this one")
+    return head
 
 
 def _object(line: bytes, where: str) -> dict[str, Any]:
@@ -124,9 +131,7 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _read(adapter: TypeAdapter[_T], given: object, kind: type, where: str) -> _T:
-    known = {one.name for one in fields(kind)}
-    if isinstance(given, dict) and (unknown := sorted(given.keys() - known)):
-        raise SimulationError(f"{where}: {unknown[0]!a:.40} is unknown; allowed: {', '.join(sorted(known))}")
+    _check_known(given, kind, where)
     try:
         return adapter.validate_python(given)
     except ValidationError as error:
@@ -135,10 +140,19 @@ def _read(adapter: TypeAdapter[_T], given: object, kind: type, where: str) -> _T
         raise SimulationError(f"{where}: {place}: {first['msg']}") from None
 
 
+def _check_known(given: object, kind: type, where: str) -> None:
+    """SimulationError for a member that no such object has: what is misspelled would count as left out."""
+    known = {one.name for one in fields(kind)}
+    if isinstance(given, dict) and (unknown := sorted(given.keys() - known)):
+        raise SimulationError(f"{where}: {unknown[0]!a:.40} is unknown; allowed: {', '.join(sorted(known))}")
+
+
 def _read_trouble(given: object, where: str) -> Trouble:
     found = _read(_TROUBLE, given, Trouble, where)
     if not re.fullmatch(found.targets, found.target):
         raise SimulationError(f"{where}: {found.kind} of {found.target!a:.40}; allowed: {found.targets}")
+    if found.kind is not TroubleKind.CLOCK and not 0 <= found.seconds <= LONGEST:
+        raise SimulationError(f"{where}: {found.kind} for {found.seconds:g} seconds; allowed: 0 to {LONGEST:g}")
     return found
 
 

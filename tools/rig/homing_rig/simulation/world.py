@@ -146,7 +146,8 @@ class World:
         self.recording.write(Metric(at=self._loop.time(), source="store", name=REDIS_KEYS_AFTER_TTL, value=size))
 
     async def _come_to_rest(self) -> None:
-        ends = self._loop.time() + REST_SECONDS + (CLAIM_SECONDS if self.receiver is not None else 0.0)
+        ends = self._loop.time() + self._plan.longest + REST_SECONDS
+        ends += CLAIM_SECONDS if self.receiver is not None else 0.0
         while (unrest := self._unrest()) and self._loop.time() < ends:
             await asyncio.sleep(LOOKS_SECONDS)
         self.unrest = unrest
