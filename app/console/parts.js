@@ -5,7 +5,7 @@ import { h, options } from "./vendor/preact.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { bytesOf, numberOf, written } from "./api.js";
 import { clock, duration, iso, now } from "./time.js";
-import { stateOf } from "./words.js";
+import { many, stateOf } from "./words.js";
 
 /** @type {(strings: TemplateStringsArray, ...values: any[]) => any} */
 export const html = /** @type {any} */ (htm).bind(h);
@@ -13,6 +13,10 @@ export const html = /** @type {any} */ (htm).bind(h);
 const FOLD_BYTES = 2048;
 const FOLD_LINES = 200;
 const SAID_MS = 2000;
+const MINUTES = 60;
+const MINUTE_MS = 60_000;
+const WIDTH = 120;
+const HEIGHT = 24;
 
 /** A word that has a colour, and an icon for those who do not see it. @param {{ of: import("./words.js").Word }} props */
 export function Mark({ of: { icon, word, tone } }) {
@@ -105,6 +109,40 @@ export function Loading({ rows = 3 }) {
   return html`<div class="loading" role="img" aria-busy="true" aria-label="Loading">
     ${Array.from({ length: rows }, () => html`<span></span>`)}
   </div>`;
+}
+
+/** A line through values; what is missing is nothing. The text beside it says it in numbers. @param {{ values: number[] }} props */
+function Sparkline({ values }) {
+  const most = Math.max(...values, 1);
+  const step = WIDTH / (values.length - 1);
+  const points = values.map((one, at) => `${(at * step).toFixed(1)},${(HEIGHT - (one / most) * HEIGHT).toFixed(1)}`);
+  return html`<svg class="spark" viewBox=${`0 -1 ${WIDTH} ${HEIGHT + 2}`} width=${WIDTH} height=${HEIGHT + 2} aria-hidden="true" focusable="false"><polyline points=${points.join(" ")} /></svg>`;
+}
+
+/** Commands that ended otherwise than well, but for those that somebody cancelled. @param {Record<string, number>} ended */
+function unwell(ended) {
+  return Object.entries(ended ?? {}).reduce((sum, [outcome, count]) => sum + (outcome === "succeeded" || outcome === "cancelled" ? 0 : count), 0);
+}
+
+/** A value of each of the last minutes, the latest one last. @param {any[]} minutes @param {number} until in ms @param {(one: any) => number | null} value */
+export function lineOf(minutes, until, value) {
+  const known = new Map(minutes.map((one) => [Math.floor(Date.parse(one.at) / MINUTE_MS), value(one) ?? 0]));
+  const latest = Math.floor(until / MINUTE_MS);
+  return Array.from({ length: MINUTES }, (_, at) => known.get(latest - MINUTES + 1 + at) ?? 0);
+}
+
+/** The last hour of the overview, in lines. @param {{ hour: any, at: string }} props `at` is when it was so */
+export function Hour({ hour, at }) {
+  const { total, minutes } = hour;
+  const until = Date.parse(at);
+  const figures = [
+    { what: "sent", text: many(total.begun), values: lineOf(minutes, until, (one) => one.begun) },
+    { what: "not succeeded", text: many(unwell(total.ended)), values: lineOf(minutes, until, (one) => unwell(one.ended)) },
+    { what: "p99", text: total.p99_ms === null ? "–" : duration(total.p99_ms), values: lineOf(minutes, until, (one) => one.p99_ms) },
+  ];
+  return html`<section aria-label="Commands of the last hour"><dl class="hour">${figures.map(
+    (one) => html`<div key=${one.what}><dt>${one.what}</dt><dd>${one.text}<${Sparkline} values=${one.values} /></dd></div>`,
+  )}</dl></section>`;
 }
 
 /** Moves the focus by `j` and `k` among the links of rows. @param {number} step */

@@ -1,12 +1,16 @@
 /** What a page reads from the node: its script, and what it shows, once and anew when it is told to. What did not come is asked for again by itself. */
 
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { BASE, call } from "./api.js";
+import { BASE, Live, call } from "./api.js";
 import { Loading, Trouble, html } from "./parts.js";
 
 const EVERY_MS = 10_000;
 const PASSING_MS = 3000;
 const AHEAD_MS = 3000;
+/** Nodes of an older version, and those with too many streams, are looked at. */
+export const OVERVIEW_MS = 6000;
+/** Nodes write every five seconds. */
+const SILENT_MS = 12_000;
 /** No answer, too many requests, or nobody behind a proxy. */
 const PASSING = [0, 429, 502, 503, 504];
 
@@ -88,6 +92,54 @@ export function usePages(path, member) {
   const now = path !== null && listed.path === path ? listed : { rows: [], cursor: null, loaded: false, error: null };
   useOnceMore(now.rows.length ? null : now.error, look);
   return { ...now, more: () => read(now.cursor), again, look };
+}
+
+/** The overview: followed while somebody looks, read where it cannot be, and kept with its age when that fails. @returns {{ overview: any, readAt: number, error: any, live: boolean, again: () => void }} */
+export function useOverview() {
+  const [found, set] = useState({ overview: /** @type {any} */ (null), readAt: 0, error: /** @type {any} */ (null), live: false });
+  const read = useRef(() => {});
+  useEffect(() => {
+    const gone = new AbortController();
+    let timer = 0;
+    let busy = false;
+    let followed = true;
+    async function look() {
+      clearTimeout(timer);
+      if (busy || followed || document.hidden) return;
+      busy = true;
+      try {
+        const overview = await call("GET", "v1/overview", { signal: gone.signal });
+        set({ overview, readAt: Date.now(), error: null, live: false });
+      } catch (error) {
+        if (!gone.signal.aborted) set((before) => ({ ...before, error }));
+      }
+      busy = false;
+      if (!gone.signal.aborted) timer = setTimeout(look, OVERVIEW_MS);
+    }
+    const stream = new Live("v1/overview/events", {
+      onEvents(events) {
+        const told = events.findLast((one) => one.name === "overview")?.data;
+        const at = events.findLast((one) => one.name === "bookmark")?.data.at;
+        if (told || at) set(({ overview }) => ({ overview: told ?? { ...overview, at }, readAt: Date.now(), error: null, live: true }));
+      },
+      onState(state, why) {
+        followed = state !== "broken" && state !== "ended";
+        if (followed) return;
+        const error = /** @type {any} */ (why);
+        set((before) => ({ ...before, live: false, error: error?.status === 0 ? error : before.error }));
+        look();
+      },
+    }, SILENT_MS);
+    read.current = look;
+    document.addEventListener("visibilitychange", look);
+    return () => {
+      gone.abort();
+      stream.close();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", look);
+    };
+  }, []);
+  return { ...found, again: () => read.current() };
 }
 
 /** @type {Map<string, Promise<any>>} */

@@ -74,7 +74,7 @@ async def test_each_minute_has_its_place_in_a_line(there: Site, open_page: OpenP
     minutes = [{"at": "2026-11-21T09:01:00Z", "begun": 7}, {"at": "2026-11-21T10:00:00Z", "begun": 5}]
     script = """async (minutes) => {
         const at = new URL(document.querySelector("link[rel=modulepreload]").href);
-        const { lineOf } = await import(new URL("overview.js", at).href);
+        const { lineOf } = await import(new URL("parts.js", at).href);
         return lineOf(minutes, Date.parse("2026-11-21T10:00:40Z"), (one) => one.begun);
     }"""
     async with open_page(there.page("latency")) as page:

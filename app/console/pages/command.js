@@ -2,10 +2,9 @@
 
 import { Copy, Loading, State, Trouble, Value, When, html, progressOf, useTick } from "../parts.js";
 import { useEffect, useState } from "../vendor/hooks.js";
-import { call, part, query, written } from "../api.js";
+import { Live, call, part, query, written } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
-import { Live } from "../live.js";
 import { may, myself } from "../person.js";
 import { SecondPerson } from "./second.js";
 import { duration, now } from "../time.js";

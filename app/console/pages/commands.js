@@ -2,10 +2,9 @@
 
 import { Copy, Loading, State, Trouble, When, html, progressOf } from "../parts.js";
 import { useEffect, useReducer, useRef, useState } from "../vendor/hooks.js";
-import { call, query, written } from "../api.js";
+import { Live, call, query, written } from "../api.js";
 import { csv } from "../copy.js";
 import { Stream } from "../listed.js";
-import { Live } from "../live.js";
 import { duration, iso, madeAt } from "../time.js";
 import { FILTERED_STATES, counted, isFinal, stateOf } from "../words.js";
 

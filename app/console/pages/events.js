@@ -2,9 +2,8 @@
 
 import { Copy, Trouble, Value, When, html } from "../parts.js";
 import { useEffect, useReducer, useRef, useState } from "../vendor/hooks.js";
-import { bytesOf, part, query, written } from "../api.js";
+import { Live, bytesOf, part, query, written } from "../api.js";
 import { Stream } from "../listed.js";
-import { Live } from "../live.js";
 import { counted } from "../words.js";
 
 const MOST = 200;

@@ -1,7 +1,7 @@
 /** Home: which party is in trouble, what fails, what is open. */
 
-import { Age, Copy, Loading, Trouble, When, html, useTick } from "../parts.js";
-import { EVERY_MS, Hour, useOverview } from "../overview.js";
+import { Age, Copy, Hour, Loading, Trouble, When, html, useTick } from "../parts.js";
+import { OVERVIEW_MS, useOverview } from "../read.js";
 import { clock, iso } from "../time.js";
 import { capital, checkOf, counted, isWell, partyOf, verdictOf } from "../words.js";
 
@@ -131,7 +131,7 @@ function Shown({ readAt, error, live, again }) {
     const seconds = Math.round((Date.now() - readAt) / 1000);
     return html`<${Trouble} error=${error} again=${again} what=${`No answer for ${seconds} s. Shown is the state of ${clock(readAt)}.`} />`;
   }
-  return html`<p class="muted shown">Shown: ${clock(readAt)}, ${live ? "followed" : `read every ${EVERY_MS / 1000} s`} while this page is visible.</p>`;
+  return html`<p class="muted shown">Shown: ${clock(readAt)}, ${live ? "followed" : `read every ${OVERVIEW_MS / 1000} s`} while this page is visible.</p>`;
 }
 
 export function Home() {

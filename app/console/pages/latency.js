@@ -1,8 +1,7 @@
 /** Latency: how long commands of each method take, beside their timeout, in the last hour on all nodes. */
 
-import { Loading, Trouble, html } from "../parts.js";
+import { Hour, Loading, Trouble, html } from "../parts.js";
 import { useEffect, useState } from "../vendor/hooks.js";
-import { Hour } from "../overview.js";
 import { call, query } from "../api.js";
 import { many } from "../words.js";
 import { clock, duration } from "../time.js";

@@ -1,7 +1,7 @@
 /** Nodes: which is full, draining or not ready, and of which version. */
 
 import { Loading, Trouble, html } from "../parts.js";
-import { useOverview } from "../overview.js";
+import { useOverview } from "../read.js";
 import { checkOf, counted, isWell } from "../words.js";
 
 /** @param {{ node: any }} props */

@@ -2,8 +2,7 @@
 
 import { Copy, Mark, Trouble, When, html } from "../parts.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
-import { call, query } from "../api.js";
-import { Live } from "../live.js";
+import { Live, call, query } from "../api.js";
 import { textOf, useSubmit } from "../submit.js";
 import { counted } from "../words.js";
 
