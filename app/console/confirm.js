@@ -1,5 +1,6 @@
 /** What is asked again before it is done. */
 
+import { quoted } from "./copy.js";
 import { Trouble, html } from "./parts.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 
@@ -11,10 +12,10 @@ export function rescueFocus() {
 }
 
 /**
- * A button that asks first, and says what went wrong.
- * @param {{ label: string, title: string, text: any, does: string, run: () => Promise<any>, done: (made: any) => void, children?: any }} props
+ * A button that asks first, shows the verb that does the same, and says what went wrong.
+ * @param {{ label: string, title: string, text: any, does: string, verb?: string[], run: () => Promise<any>, done: (made: any) => void, children?: any }} props
  */
-export function Confirm({ label, title, text, does, run, done, children }) {
+export function Confirm({ label, title, text, does, verb, run, done, children }) {
   const acted = useRef(false);
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [error, fail] = useState(/** @type {any} */ (null));
@@ -43,6 +44,7 @@ export function Confirm({ label, title, text, does, run, done, children }) {
       <h2>${title}</h2>
       <p>${text}</p>
       ${children}
+      ${verb && html`<pre tabindex="0" role="region" aria-label="The request"><code>${["homing", ...verb].map(quoted).join(" ")}</code></pre>`}
       ${error && html`<${Trouble} error=${error} />`}
       <p class="row"><button type="button" autofocus onClick=${() => dialog.current?.close()}>No</button><button type="button" class="danger" aria-disabled=${busy} onClick=${act}>${does}</button></p>
     </dialog>`}`;

@@ -20,13 +20,19 @@ export function python(value) {
   return JSON.stringify(value);
 }
 
-/** @typedef {{ device_id: string, method: string, params: any, profile: string }} Sendable */
+/** @typedef {{ timeout?: string, one_way?: boolean, if_offline?: string, hold?: string }} Wishes */
+/** @typedef {{ device_id: string, method: string, params: any, profile: string, wishes?: Wishes }} Sendable */
+
+/** The body that sends it. @param {Sendable} one */
+export function bodyOf({ method, params, profile, wishes }) {
+  return written({ method, params, profile, ...wishes });
+}
 
 const root = () => BASE.replace(/\/$/, "");
 
 /** @param {Sendable} one */
 export function sendByCurl(one) {
-  return postByCurl(`v1/devices/${part(one.device_id)}/commands`, written({ method: one.method, params: one.params, profile: one.profile }));
+  return postByCurl(`v1/devices/${part(one.device_id)}/commands`, bodyOf(one));
 }
 
 /** @param {string} path @param {string} body */
@@ -40,18 +46,20 @@ export function postByCurl(path, body) {
 
 /** @param {Sendable} one */
 export function sendByPython(one) {
+  const named = Object.entries({ profile: one.profile, ...one.wishes }).map(([name, value]) => `${name}=${python(value)}`);
   return [
     "from homing_client import Homing",
     "",
     `with Homing(${JSON.stringify(root())}) as homing:`,
-    `    print(homing.send(${python(one.device_id)}, ${python(one.method)}, ${python(one.params)}, profile=${python(one.profile)}))`,
+    `    print(homing.send(${python(one.device_id)}, ${python(one.method)}, ${python(one.params)}, ${named.join(", ")}))`,
   ].join("\n");
 }
 
 /** @param {Sendable} one */
 export function sendByCommandLine(one) {
-  const options = `--url ${quoted(root())} --profile ${quoted(one.profile)} --params ${quoted(written(one.params))}`;
-  return `homing send ${options} -- ${quoted(one.device_id)} ${quoted(one.method)}`;
+  const wishes = Object.entries(one.wishes ?? {}).map(([name, value]) => `--${name.replace("_", "-")}${value === true ? "" : ` ${quoted(value)}`}`);
+  const options = [`--url ${quoted(root())}`, `--profile ${quoted(one.profile)}`, ...wishes, `--params ${quoted(written(one.params))}`];
+  return `homing send ${options.join(" ")} -- ${quoted(one.device_id)} ${quoted(one.method)}`;
 }
 
 /** The places before a formula: where a text begins, or where a spreadsheet divides it that goes by other signs. */

@@ -14,13 +14,13 @@ const SILENT_MS = 12_000;
 /** No answer, too many requests, or nobody behind a proxy. */
 const PASSING = [0, 429, 502, 503, 504];
 
-/** Reads again every ten seconds while somebody looks, and there may be news. @param {{ look: () => void }[]} reads @param {boolean} [news] */
-export function useAgain(reads, news = true) {
+/** Reads again every ten seconds while somebody looks, and there may be news. @param {{ look: () => void }[]} reads @param {boolean} [news] @param {number} [every] in ms */
+export function useAgain(reads, news = true, every = EVERY_MS) {
   useEffect(() => {
     if (!news) return undefined;
     const timer = setInterval(() => {
       if (!document.hidden) for (const one of reads) one.look();
-    }, EVERY_MS);
+    }, every);
     return () => clearInterval(timer);
   }, [news]);
 }

@@ -131,6 +131,26 @@ async def test_people_roles_decisions_and_the_audit_are_shown(there: tuple[Site,
         await expect(page).to_have_url(re.compile("who=admin"))
 
 
+async def test_who_is_disabled_keeps_what_others_have_changed_since_they_were_listed(
+    there: tuple[Site, Guarded], open_page: OpenPage
+) -> None:
+    site, people = there
+    await people.add("visitor", "viewer")
+    path, headers = "/v1/principals/visitor", people.headers("admin")
+    async with open_page(site.page("access/people")) as page:
+        await log_in(page, people.keys["admin"].text)
+        row = page.get_by_role("row").filter(has_text="visitor")
+        await expect(row).to_be_visible()
+        found = (await people.rig.http.get(path, headers=headers)).json()
+        changed = {name: value for name, value in found.items() if name != "id"} | {"name": "Guest of honour"}
+        assert (await people.rig.http.put(path, headers=headers, json=changed)).is_success
+        await row.get_by_role("button", name="Disable …").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Disable them").click()
+        await expect(page.get_by_text("visitor is disabled.")).to_be_visible()
+    after = (await people.rig.http.get(path, headers=headers)).json()
+    assert (after["name"], after["disabled"]) == ("Guest of honour", True)
+
+
 async def test_a_command_leads_to_who_has_asked_for_it(there: tuple[Site, Guarded], open_page: OpenPage) -> None:
     site, people = there
     sent = await people.rig.http.post(

@@ -10,10 +10,13 @@ import zipfile
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from app.api.console import COMMENT, FILES, POLICY, sent_of
+from app.cli.root import application_for
 from app.core.access.rules import Action
 from scripts.vendored import differing
 from tests.api.rig import Rig, running
@@ -82,6 +85,27 @@ def test_a_planted_ban_is_found() -> None:
 
 def test_the_pages_of_others_are_as_they_were_taken() -> None:
     assert differing() == []
+
+
+VERB = re.compile(r"verb=\$\{\[(.*?)\]\} run=")
+"""The words of the verb that a dialog shows."""
+DECISIONS = {"approve", "refuse"}
+"""The verbs in place of the word that a dialog takes from its decision."""
+
+
+def test_every_verb_that_a_dialog_shows_is_there_with_its_options() -> None:
+    texts = [source.read_text("utf-8") for source in OURS]
+    shown = [re.findall(r'"([^"]+)"', one) for text in texts for one in VERB.findall(text)]
+    assert len(shown) == sum(text.count("verb=${") for text in texts) > 10
+    whole = get_command(application_for([]))
+    for words in shown:
+        at: Any = whole
+        for word in words:
+            if not word.startswith("--"):
+                at = at.commands[word]
+            else:
+                assert word in {name for one in at.params for name in (*one.opts, *one.secondary_opts)}, words
+        assert not hasattr(at, "commands") or set(at.commands) >= DECISIONS, words
 
 
 class _Page(HTMLParser):

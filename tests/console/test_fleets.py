@@ -115,6 +115,27 @@ async def test_a_run_is_begun_once_after_it_was_seen_what_it_would_be(open_page:
         assert run["stop"] == [{"of": ["failed", "timed_out"], "share": "5%", "after": 20, "then": "pause"}]
 
 
+async def test_another_run_is_begun_once_for_those_that_failed(open_page: OpenPage) -> None:
+    async with site(events=EVENTS) as site_:
+        await has_events(site_)
+        docks = ["dock-1", "dock-2"]
+        await tell_presence(site_, docks)
+        run = await fleet_run(site_, docks, "refuse", "failed")
+        async with open_page(site_.page(f"fleets/{run}")) as page:
+            await expect(page.get_by_role("heading", level=1)).to_have_text("refuse on 2 devices")
+            await page.get_by_role("button", name="Run again …").click()
+            dialog = page.get_by_role("dialog")
+            await expect(dialog.get_by_role("button", name="No", exact=True)).to_be_focused()
+            await expect(dialog).to_contain_text(f"homing fleet retry {run}")
+            await flawless(page)
+            await dialog.get_by_role("button", name="Begin on 2 devices").dblclick()
+            await expect(page).not_to_have_url(re.compile(run))
+            await expect(page.get_by_text("dock-2").first).to_be_visible()
+        runs = (await site_.rig.http.get("/v1/fleet-runs")).json()["runs"]
+        assert [one["targets"] for one in runs][0] == {"run": {"id": run, "of": ["failed", "timed_out"]}}
+        assert len(runs) == 2
+
+
 async def test_what_is_wrong_with_a_run_is_said_before_it_is_begun(
     there: tuple[Site, dict[str, str]], open_page: OpenPage
 ) -> None:

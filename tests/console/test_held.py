@@ -14,10 +14,13 @@ from tests.console.conftest import OpenPage
 from tests.console.site import EVENTS, Site, has_events, site, tell_presence
 from tests.console.test_hostile import TEXTS, harmless
 from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=PATIENCE * 1000)
+
+EVERY_MS = 10_000
+"""After so long a page looks again by itself."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -52,6 +55,26 @@ async def test_what_is_held_says_what_it_waits_for_and_ends_after_a_question(the
         assert (await there.rig.http.get(f"/v1/commands/{first}")).json()["state"] == "cancelled"
         await page.goto(there.page("commands?state=held"))
         await expect(page.get_by_role("row").filter(has_text="cover_close")).to_contain_text("held")
+
+
+async def test_what_is_sent_is_not_shown_as_held_any_more(there: Site, open_page: OpenPage) -> None:
+    held = await there.send("cover_open", device="dock-1", hold="8h")
+    async with open_page(there.page("held")) as page:
+        await page.clock.install()
+        await page.goto(there.page(f"commands/{held}"))
+        waits = page.get_by_role("region", name="What it waits for")
+        await expect(waits).to_be_visible()
+        await expect(page.get_by_text("live", exact=True)).to_be_visible()
+        await tell_presence(there, ["dock-1"])
+
+        async def is_sent() -> bool:
+            return bool((await there.rig.http.get(f"/v1/commands/{held}")).json()["state"] != "held")
+
+        await eventually(is_sent)
+        await page.clock.fast_forward(EVERY_MS)
+        await expect(waits).to_have_count(0)
+        await expect(page.get_by_text("left to its deadline")).to_be_visible()
+    await tell_presence(there, ["dock-1"], online=False)
 
 
 @IN_EVERY_LOOK

@@ -102,6 +102,47 @@ async def test_what_looks_by_itself_waits_for_the_answer_that_is_under_way(there
         assert len(asked) == 1
 
 
+async def away(route: Route) -> None:
+    """Answer as a node does whose store is away."""
+    await route.fulfill(status=503, body='{"title": "The store is away", "detail": "ask again"}')
+
+
+@pytest.mark.parametrize(
+    ("route", "path", "shown"),
+    [("commands", "**/v1/commands?*", "4 commands shown"), ("latency", OVERVIEW, "Of the hour before")],
+)
+async def test_a_list_that_a_node_refuses_for_a_moment_comes_by_itself(
+    there: Site, open_page: OpenPage, route: str, path: str, shown: str
+) -> None:
+    async with open_page(there.page("nowhere")) as page:
+        await page.clock.install()
+        await page.route(path, away)
+        await page.goto(there.page(route))
+        await expect(page.get_by_role("alert")).to_contain_text("The store is away")
+        await page.unroute(path)
+        await page.clock.fast_forward(EVERY_MS)
+        await expect(page.get_by_text(shown)).to_be_visible()
+        await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_the_end_of_a_command_comes_by_itself_where_its_explanation_was_refused(
+    there: Site, open_page: OpenPage
+) -> None:
+    command = await there.send("fly")
+    async with open_page(there.page("nowhere")) as page:
+        await page.clock.install()
+        await page.goto(there.page(f"commands/{command}"))
+        await expect(page.get_by_text("left to its deadline")).to_be_visible()
+        await page.route("**/explain", away)
+        await there.answer(command, '"status":"ok"')
+        await page.clock.fast_forward(EVERY_MS)
+        await expect(page.get_by_role("alert")).to_contain_text("The store is away")
+        await page.unroute("**/explain")
+        await page.clock.fast_forward(EVERY_MS)
+        await expect(page.get_by_text("It has succeeded.")).to_be_visible()
+        await expect(page.get_by_role("alert")).to_have_count(0)
+
+
 @pytest.mark.long  # the page waits for 15 seconds
 async def test_a_node_that_hangs_leaves_what_it_said_with_its_age(there: Site, open_page: OpenPage) -> None:
     async with open_page(there.page("nowhere")) as page:

@@ -14,7 +14,7 @@ from app.core.access.model import Role
 from tests.api.test_access import Site as Guarded
 from tests.api.test_two_persons import RULE, person, proposal
 from tests.console.conftest import OpenPage
-from tests.console.site import Site
+from tests.console.site import Site, answers
 from tests.console.test_hostile import TEXTS, harmless
 from tests.console.test_looks import flawless
 from tests.console.test_sessions import guarded_site, log_in
@@ -37,6 +37,7 @@ async def there(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple
 async def decide(page: Page, word: str, note: str) -> None:
     await page.get_by_role("button", name=f"{word} …").click()
     await expect(page.get_by_role("region", name="The command")).to_contain_text('"height": 30')
+    await expect(page.get_by_role("region", name="The request")).to_contain_text(f"homing held {word.lower()} ")
     await page.get_by_label("Note").fill(note)
     await flawless(page)
     await page.get_by_role("button", name=f"{word} it").click()
@@ -59,6 +60,40 @@ async def test_whoever_has_asked_does_not_decide_and_another_person_approves(
         await expect(page.get_by_text("succeeded", exact=True)).to_be_visible()
         await expect(page.get_by_role("region", name="Second person")).to_have_count(0)
         await harmless(page)
+
+
+async def test_what_waits_for_somebody_is_on_their_home(there: tuple[Site, Guarded], open_page: OpenPage) -> None:
+    site, people = there
+    await proposal(people, params={"height": 30})
+    listed = (await people.rig.http.get("/v1/approvals", headers=people.headers("ben"))).json()
+    (one,) = listed["approvals"]
+    attacks = [{**one, "asked_by": text, "command": {**one["command"], "id": f"{at}", "device_id": text, "method": text}} for at, text in enumerate(TEXTS)]
+    waiting = "Waiting for you"
+    async with open_page(site.page()) as page:
+        async with page.expect_response("**/v1/approvals"):
+            await log_in(page, people.keys["anna"].text)
+        await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
+        await expect(page.get_by_role("heading", name=waiting)).to_have_count(0)
+    async with open_page(site.page(), viewport={"width": 360, "height": 740}) as page:
+        await log_in(page, people.keys["ben"].text)
+        await expect(page.get_by_role("heading", name=f"{waiting} 1")).to_be_visible()
+        await flawless(page)
+        await page.goto(site.page("nodes"))
+        await answers(page, "**/v1/approvals", {**listed, "approvals": attacks})
+        await page.goto(site.page())
+        await expect(page.get_by_role("heading", name=f"{waiting} {len(TEXTS)}")).to_be_visible()
+        await harmless(page)
+        await page.goto(site.page("nodes"))
+        await page.unroute("**/v1/approvals")
+        await page.goto(site.page())
+        row = page.get_by_role("row").filter(has_text="asked by anna")
+        await row.get_by_role("link").click()
+        await decide(page, "Refuse", "not today")
+        await expect(page.get_by_text("cancelled", exact=True)).to_be_visible()
+        async with page.expect_response("**/v1/approvals"):
+            await page.get_by_role("link", name="Home", exact=True).click()
+        await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
+        await expect(page.get_by_role("heading", name=waiting)).to_have_count(0)
 
 
 async def test_who_refuses_says_why_and_a_decision_that_is_over_is_told_in_the_dialog(

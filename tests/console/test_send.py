@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import random
+import shlex
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
 
@@ -202,6 +204,36 @@ async def test_a_command_is_sent_and_followed_to_its_result(there: Site, open_pa
         await expect(page.get_by_label("Method", exact=True)).to_have_value("ok")
         await page.get_by_role("link", name="‹ drone-1").click()
         await expect(page.get_by_role("link", name="ok")).to_be_visible()
+
+
+async def copied(page: Page, label: str) -> str:
+    button = page.get_by_role("button", name=label)
+    await button.click()
+    await expect(button.get_by_text("copied")).to_be_visible()
+    return str(await page.evaluate("() => navigator.clipboard.readText()"))
+
+
+async def test_what_is_copied_is_what_is_sent(there: Site, open_page: OpenPage) -> None:
+    wishes = {"profile": "homing", "timeout": "30s", "one_way": True, "hold": "8h"}
+    asked = {"method": "ok", "params": {}, **wishes}
+    clipboard = ["clipboard-read", "clipboard-write"]
+    async with open_page(there.page("devices/drone-1/send"), permissions=clipboard) as page:
+        await page.get_by_label("Method", exact=True).fill("ok")
+        await page.get_by_label("Timeout").fill("30s")
+        await page.get_by_label("one way").check()
+        await page.get_by_label("If it is away").select_option("wait until it is back")
+        await expect(page.get_by_label("for at most")).to_have_value("8h")
+        await flawless(page)
+        curl = shlex.split(await copied(page, "Copy as curl"))
+        assert json.loads(curl[curl.index("--data-raw") + 1]) == asked
+        calls = [one for one in ast.walk(ast.parse(await copied(page, "Python"))) if isinstance(one, ast.Call)]
+        named = [{one.arg: ast.literal_eval(one.value) for one in call.keywords} for call in calls]
+        assert wishes in named
+        words = shlex.split(await copied(page, "CLI"))
+        assert words[4:] == [*"--profile homing --timeout 30s --one-way --hold 8h --params {} -- drone-1 ok".split()]
+        async with page.expect_request("**/v1/devices/drone-1/commands") as sent:
+            await page.get_by_role("button", name="Send", exact=True).click()
+        assert (await sent.value).post_data_json == asked
 
 
 async def test_what_the_form_finds_wrong_is_at_its_field_and_nothing_is_sent(there: Site, open_page: OpenPage) -> None:

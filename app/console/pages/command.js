@@ -6,6 +6,7 @@ import { Live, call, part, query, written } from "../api.js";
 import { Confirm } from "../confirm.js";
 import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
 import { may, myself } from "../person.js";
+import { useAgain, useRead } from "../read.js";
 import { SecondPerson } from "./second.js";
 import { duration, now } from "../time.js";
 import { STREAM, capital, counted, isFinal, stepOf, verdictOf, waitOf } from "../words.js";
@@ -43,9 +44,7 @@ function Waiting({ hold }) {
 /** @param {{ command: any, done: () => void }} props */
 function Cancel({ command, done }) {
   const text = html`Its callers get the outcome <em>cancelled</em> at once. The device is not told: it may go on, and what it still answers is kept as a late answer.`;
-  return html`<${Confirm} label="Cancel …" title=${`Cancel ${command.method} on ${command.device_id}?`} text=${text} does="Cancel the command" run=${() => call("POST", `v1/commands/${part(command.id)}/cancel`)} done=${done}>
-    <pre tabindex="0" role="region" aria-label="The request"><code>homing cancel ${command.id}</code></pre>
-  <//>`;
+  return html`<${Confirm} label="Cancel …" title=${`Cancel ${command.method} on ${command.device_id}?`} text=${text} does="Cancel the command" verb=${["cancel", command.id]} run=${() => call("POST", `v1/commands/${part(command.id)}/cancel`)} done=${done} />`;
 }
 
 /** @param {{ command: any, explanation: any, open: boolean, again: () => void }} props */
@@ -83,51 +82,38 @@ function Misses({ explanation }) {
     ${gaps.length > 0 && html`<section><h2>What nobody can know any more</h2><ul class="plain">${gaps.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul></section>`}`;
 }
 
+/** What the stream of an open command tells of its progress, and how it stands. All else that happens has the page read anew. @param {string} id @param {boolean} open @param {{ again: () => void, look: () => void }} read */
+function useStory(id, open, { again, look }) {
+  const [told, tell] = useState({ progress: /** @type {any} */ (null), stream: /** @type {any} */ (null) });
+  useEffect(() => {
+    if (!open) return undefined;
+    let timer = 0;
+    const live = new Live(`v1/commands/${part(id)}/events`, {
+      onEvents(events) {
+        const latest = events.findLast((one) => one.name === "progress");
+        if (latest) tell((before) => ({ ...before, progress: latest.data.progress }));
+        clearTimeout(timer);
+        timer = setTimeout(events.some((one) => one.name === "outcome") ? again : look, SETTLE_MS);
+      },
+      onState: (state, why) => tell((before) => ({ ...before, stream: { state, why } })),
+    });
+    return () => {
+      clearTimeout(timer);
+      live.close();
+    };
+  }, [id, open]);
+  return open ? told : { progress: null, stream: null };
+}
+
 /** @param {{ id: string }} props */
 export function Command({ id }) {
-  const [explanation, set] = useState(/** @type {any} */ (null));
-  const [error, fail] = useState(/** @type {any} */ (null));
-  const [stream, setStream] = useState(/** @type {any} */ (null));
-  const [turn, again] = useState(0);
-
-  useEffect(() => {
-    const gone = new AbortController();
-    let live = /** @type {Live | null} */ (null);
-    let timer = 0;
-    async function read() {
-      try {
-        const found = await call("GET", `v1/commands/${part(id)}/explain`, { signal: gone.signal });
-        set(found);
-        fail(null);
-        if (!isFinal(found.command.state) && live === null) {
-          live = new Live(`v1/commands/${part(id)}/events`, {
-            onEvents(events) {
-              const latest = events.findLast((one) => one.name === "progress");
-              if (latest) set((/** @type {any} */ before) => ({ ...before, command: { ...before.command, state: "running", progress: latest.data.progress } }));
-              clearTimeout(timer);
-              timer = setTimeout(read, SETTLE_MS);
-            },
-            onState: (state, why) => setStream({ state, why }),
-          });
-        }
-        if (isFinal(found.command.state)) {
-          live?.close();
-          setStream(null);
-        }
-      } catch (problem) {
-        if (!gone.signal.aborted) fail(problem);
-      }
-    }
-    read();
-    return () => {
-      gone.abort();
-      clearTimeout(timer);
-      live?.close();
-    };
-  }, [id, turn]);
+  const read = useRead(`v1/commands/${part(id)}/explain`);
+  const { found: explanation, error, again: retry } = read;
+  const open = explanation !== null && !isFinal(explanation.command.state);
+  const { progress, stream } = useStory(id, open, read);
+  useAgain([read], open); // nothing tells that what was held is sent
 
   const back = html`<p class="back"><a href="#/commands">‹ Commands</a></p>`;
-  const retry = () => again(turn + 1);
   if (!explanation) {
     const unknown = error?.status === 404 || error?.status === 422;
     return html`${back}<h1 tabindex="-1" class="id">${id}</h1>
@@ -135,8 +121,8 @@ export function Command({ id }) {
       ${error && !unknown && html`<${Trouble} error=${error} again=${retry} />`}
       ${!error && html`<${Loading} rows=${5} />`}`;
   }
-  const { command, verdict, timeline } = explanation;
-  const open = !isFinal(command.state);
+  const { verdict, timeline } = explanation;
+  const command = progress === null ? explanation.command : { ...explanation.command, state: "running", progress };
   const took = command.finished_at ? ` after ${duration(Date.parse(command.finished_at) - Date.parse(command.created_at))}` : "";
   return html`${back}
     <h1 tabindex="-1"><code>${command.method}</code> on <a href=${`#/devices/${part(command.device_id)}`}>${command.device_id}</a></h1>

@@ -5,6 +5,7 @@ import { useEffect, useReducer, useRef, useState } from "../vendor/hooks.js";
 import { Live, call, query, written } from "../api.js";
 import { csv } from "../copy.js";
 import { Stream } from "../listed.js";
+import { useOnceMore } from "../read.js";
 import { duration, iso, madeAt } from "../time.js";
 import { FILTERED_STATES, counted, isFinal, stateOf } from "../words.js";
 
@@ -143,7 +144,8 @@ export function Commands({ params, go }) {
   const [stream, setStream] = useState(/** @type {any} */ ({ state: "connecting", why: null }));
   const [paused, pause] = useState(false);
   const [missed, miss] = useState("");
-  const [turn, again] = useState(0);
+  const [turn, set] = useState(0);
+  const again = () => set((count) => count + 1);
   const live = useRef(/** @type {Live | null} */ (null));
   const held = useRef(false);
   const list = useRef(/** @type {AbortController | null} */ (null));
@@ -197,13 +199,14 @@ export function Commands({ params, go }) {
     held.current = yes;
   };
   const { rows, fresh, cursor, loaded } = listed;
+  useOnceMore(rows.length ? null : error, again);
   const filtered = Object.values(filters).some(Boolean);
   return html`<h1 tabindex="-1">Commands</h1>
     <p class="row"><a href="#/held">Held</a><a href="#/latency">Latency</a></p>
     <${Filters} filters=${filters} change=${go} />
     <${Stream} state=${stream.state} why=${stream.why} paused=${paused} toggle=${toggle} />
-    ${error && html`<${Trouble} error=${error} again=${() => again(turn + 1)} />`}
-    ${missed && html`<p class="note">What happened before <${When} at=${missed} /> may be missing here. <button type="button" onClick=${() => again(turn + 1)}>Read the list anew</button></p>`}
+    ${error && html`<${Trouble} error=${error} again=${again} />`}
+    ${missed && html`<p class="note">What happened before <${When} at=${missed} /> may be missing here. <button type="button" onClick=${again}>Read the list anew</button></p>`}
     <p class="news" role="status">${fresh.length > 0 && html`<button type="button" onClick=${() => tell({ type: "show" })}>↑ ${fresh.length} new</button>`}</p>
     ${!loaded && !error && html`<${Loading} rows=${8} />`}
     ${loaded && rows.length === 0 && html`<p class="empty">${filtered ? "No command on record fits these filters, of what you may read." : "No command is on record, of what you may read. The first lines of the tutorial send one:"}</p>`}

@@ -28,7 +28,7 @@ function Record({ record, tell }) {
       <div><dt>Labels</dt><dd>${labels.length ? labels.map(([name, value]) => html`<span class="chip" key=${name}>${name}=${value}</span> `) : "none"}</dd></div>
       <div><dt>Note</dt><dd>${found.note || "none"}</dd></div>
     </dl>
-    <p class="row"><${Confirm} label="Take off the record …" title=${`Take ${found.id} off the record?`} text="Its commands and events stay. Commands go to it by the node's default profile." does="Take it off the record" run=${() => call("DELETE", `v1/devices/${part(found.id)}`)} done=${tell} /></p>`;
+    <p class="row"><${Confirm} label="Take off the record …" title=${`Take ${found.id} off the record?`} text="Its commands and events stay. Commands go to it by the node's default profile." does="Take it off the record" verb=${["devices", "remove", found.id]} run=${() => call("DELETE", `v1/devices/${part(found.id)}`)} done=${tell} /></p>`;
 }
 
 /** The topic filters under which a device speaks: its topics up to the level that is its id. @param {string} id @param {any[]} values */

@@ -1,9 +1,10 @@
 /** A fleet run: how far its waves are, why it stands, which targets failed, and the buttons that stop it. */
 
 import { Copy, Loading, Mark, Trouble, Value, When, html } from "../parts.js";
-import { useState } from "../vendor/hooks.js";
+import { useRef, useState } from "../vendor/hooks.js";
 import { call, part, query, written } from "../api.js";
 import { Confirm } from "../confirm.js";
+import { keyed } from "../key.js";
 import { Listed } from "../listed.js";
 import { useAgain, usePages, useRead } from "../read.js";
 import { TARGETS, capital, counted, endedOf, isOver, many, runOf, targetOf } from "../words.js";
@@ -75,13 +76,22 @@ function Changes({ run, tell }) {
   const { method } = run.command;
   const post = (/** @type {string} */ what, /** @type {any} */ body = undefined) => call("POST", `v1/fleet-runs/${part(run.id)}/${what}`, { body });
   const goes = run.state === "running" || run.state === "waiting";
-  return html`${goes && html`<${Confirm} label="Pause …" title=${`Pause ${method}?`} text="Nothing more is handed out. What was handed out before goes on, and commands that are held are still sent." does="Pause it" run=${() => post("pause")} done=${() => tell("The run is paused.")} />`}
-    ${run.state === "paused" && html`<${Confirm} label="Resume …" title=${`Let ${method} go on?`} text=${`${capital(counted(run.counts.waiting ?? 0, "target has", "targets have"))} had no turn yet.`} does="Let it go on" run=${() => post("resume", { forgive })} done=${() => tell("The run goes on.")}>
+  return html`${goes && html`<${Confirm} label="Pause …" title=${`Pause ${method}?`} text="Nothing more is handed out. What was handed out before goes on, and commands that are held are still sent." does="Pause it" verb=${["fleet", "pause", run.id]} run=${() => post("pause")} done=${() => tell("The run is paused.")} />`}
+    ${run.state === "paused" && html`<${Confirm} label="Resume …" title=${`Let ${method} go on?`} text=${`${capital(counted(run.counts.waiting ?? 0, "target has", "targets have"))} had no turn yet.`} does="Let it go on" verb=${["fleet", "resume", run.id, ...(forgive ? ["--forgive"] : [])]} run=${() => post("resume", { forgive })} done=${() => tell("The run goes on.")}>
       <p><label><input type="checkbox" checked=${forgive} onChange=${() => turn(!forgive)} /> Forgive: what has failed so far counts for no rule any more</label></p>
     <//>`}
-    <${Confirm} label="Abort …" title=${`Abort ${method}?`} text="Targets without a turn are skipped. There is no way back: begin another run for them." does="Abort it" run=${() => post("abort", { open: cancel ? "cancel" : "leave" })} done=${() => tell("The run ends.")}>
+    <${Confirm} label="Abort …" title=${`Abort ${method}?`} text="Targets without a turn are skipped. There is no way back: begin another run for them." does="Abort it" verb=${["fleet", "abort", run.id, ...(cancel ? ["--cancel-open"] : [])]} run=${() => post("abort", { open: cancel ? "cancel" : "leave" })} done=${() => tell("The run ends.")}>
       <p><label><input type="checkbox" checked=${cancel} onChange=${() => pick(!cancel)} /> Cancel the ${many(run.counts.handed ?? 0)} in flight, too. Devices are not told.</label></p>
     <//>`;
+}
+
+/** Another run for those that this one has not brought to their end. @param {{ run: any }} props */
+function Retry({ run }) {
+  const keyOf = useRef(keyed());
+  const count = (run.counts.failed ?? 0) + (run.counts.timed_out ?? 0);
+  if (!count) return null;
+  const { method } = run.command;
+  return html`<${Confirm} label="Run again …" title=${`Send ${method} once more to ${counted(count, "device")}?`} text="Those that refused it, and those that did not answer in time, which may have done it. It is another run, with the same waves and rules, and it begins at once." does=${`Begin on ${counted(count, "device")}`} verb=${["fleet", "retry", run.id]} run=${() => call("POST", `v1/fleet-runs/${part(run.id)}/retry`, { headers: { "Idempotency-Key": keyOf.current(run.id) } })} done=${(/** @type {any} */ made) => { location.hash = `#/fleets/${part(made.id)}`; }} />`;
 }
 
 /** @param {{ run: any }} props */
@@ -114,7 +124,7 @@ export function Fleet({ id }) {
       ${why.found?.held > 0 && html`<p>Of those in flight, ${many(why.found.held)} wait for their device.</p>`}
     </section>
     ${why.error && html`<${Trouble} error=${why.error} again=${why.again} />`}
-    <p class="row">${!isOver(run.state) && html`<${Changes} run=${run} tell=${(/** @type {string} */ text) => { say(text); refresh(); }} />`}<button type="button" onClick=${refresh}>Read again</button></p>
+    <p class="row">${isOver(run.state) ? html`<${Retry} run=${run} />` : html`<${Changes} run=${run} tell=${(/** @type {string} */ text) => { say(text); refresh(); }} />`}<button type="button" onClick=${refresh}>Read again</button></p>
     <p role="status">${done}</p>
     <section><h2>Waves</h2><${Waves} run=${run} /></section>
     <ul class="chips" aria-label="Targets by state">${Object.entries(run.counts).map(([state, count]) => html`<li key=${state}><${Mark} of=${targetOf(state)} />${many(count)}</li>`)}</ul>

@@ -25,7 +25,7 @@ export function Held() {
     <td class="where">${one.hold.waits_for.map(waitOf).join(", ") || "is being sent"}</td>
     <td class="when"><span class="unit">until </span><${When} at=${one.hold.until} /></td>
     <td class="took">${counted(one.hold.claims, "try", "tries")}</td>
-    <td class="act"><${Confirm} label="Cancel …" title=${`Cancel ${one.method} on ${one.device_id}?`} text="It ends as cancelled, and is not sent. If it is being sent just now, the device may still get it." does="Cancel it" run=${() => call("POST", `v1/commands/${part(one.id)}/cancel`)} done=${() => cancelled(one)} /></td>
+    <td class="act"><${Confirm} label="Cancel …" title=${`Cancel ${one.method} on ${one.device_id}?`} text="It ends as cancelled, and is not sent. If it is being sent just now, the device may still get it." does="Cancel it" verb=${["cancel", one.id]} run=${() => call("POST", `v1/commands/${part(one.id)}/cancel`)} done=${() => cancelled(one)} /></td>
   </tr>`;
   return html`<p class="back"><a href="#/commands">‹ Commands</a></p>
     <h1 tabindex="-1">Held</h1>

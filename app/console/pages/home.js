@@ -1,9 +1,15 @@
 /** Home: which party is in trouble, what fails, what is open. */
 
 import { Age, Copy, Hour, Loading, Trouble, When, html, useTick } from "../parts.js";
-import { OVERVIEW_MS, useOverview } from "../read.js";
+import { part } from "../api.js";
+import { myself } from "../person.js";
+import { OVERVIEW_MS, useAgain, useOverview, useRead } from "../read.js";
 import { clock, iso } from "../time.js";
 import { capital, checkOf, counted, isWell, partyOf, verdictOf } from "../words.js";
+
+/** Commands that wait for a second person are read one by one. */
+const APPROVALS_MS = 60_000;
+const APPROVALS_SHOWN = 10;
 
 /** The state of one check over all nodes. @param {any[]} nodes @param {string} name */
 function chipOf(nodes, name) {
@@ -100,6 +106,30 @@ function Fails({ overview }) {
   </section>`;
 }
 
+/** What the person may decide about as a second one. A node that asks nobody who they are knows no second person. */
+function Waiting() {
+  const asked = useRead(myself() ? "v1/approvals" : null);
+  useAgain([asked], true, APPROVALS_MS);
+  const mine = (asked.found?.approvals ?? []).filter((/** @type {any} */ one) => one.may_decide);
+  if (!mine.length) return null;
+  return html`<section>
+    <h2>Waiting for you <span class="count">${mine.length}</span></h2>
+    <table class="rows">
+      <caption class="offstage">Commands that you may approve or refuse, the soonest end first</caption>
+      <thead><tr><th scope="col">Device</th><th scope="col">Method</th><th scope="col">Asked by</th><th scope="col">Until</th></tr></thead>
+      <tbody>${mine.slice(0, APPROVALS_SHOWN).map(
+        (/** @type {any} */ { command, asked_by: by }) => html`<tr key=${command.id}>
+          <td class="main"><a data-row href=${`#/commands/${part(command.id)}`}>${command.device_id}</a></td>
+          <td class="what"><code>${command.method}</code></td>
+          <td class="who"><span class="unit">asked by </span>${by ?? "somebody"}</td>
+          <td class="when"><span class="unit">until </span><${When} at=${command.hold?.approval?.until} /></td>
+        </tr>`,
+      )}</tbody>
+    </table>
+    ${mine.length > APPROVALS_SHOWN && html`<p class="row"><a href="#/held">All that is held</a></p>`}
+  </section>`;
+}
+
 /** @param {{ overview: any }} props */
 function Open({ overview }) {
   const { open_commands: open, nodes } = overview;
@@ -143,6 +173,7 @@ export function Home() {
       <${Chips} overview=${overview} />
       ${overview.last_hour && html`<${Hour} hour=${overview.last_hour} at=${overview.at} /><p class="row"><a href="#/latency">Latency of each method</a></p>`}
       ${!overview.complete && html`<p class="note">The store did not say which nodes there are: shown is what one node knows.</p>`}
+      <${Waiting} />
       <${Fails} overview=${overview} />
       <${Open} overview=${overview} />
     </div>

@@ -66,10 +66,10 @@ export function Keys() {
       <td class="when">${one.expires_at ? html`<span class="unit">until </span><${When} at=${one.expires_at} />` : "never ends"}</td>
       <td class="when"><span class="unit">used: </span>${one.last_used_at ? html`<${When} at=${one.last_used_at} />` : "never"}</td>
       <td class="note-cell">${one.narrow.join("; ")}</td>
-      <td class="act">${state.tone === "good" && html`<${Confirm} label="Rotate …" title=${`Replace the key ${one.id}?`} text="A new key with the same rights is shown once. The old one counts for a while, so that its users can change over." does="Replace it" run=${() => call("POST", `v1/keys/${part(one.id)}/rotate`, { body: { grace: grace.trim() } })} done=${(/** @type {any} */ key) => tell(`${one.id} is replaced.`, key)}>
+      <td class="act">${state.tone === "good" && html`<${Confirm} label="Rotate …" title=${`Replace the key ${one.id}?`} text="A new key with the same rights is shown once. The old one counts for a while, so that its users can change over." does="Replace it" verb=${["admin", "keys", "rotate", one.id, "--grace", grace.trim()]} run=${() => call("POST", `v1/keys/${part(one.id)}/rotate`, { body: { grace: grace.trim() } })} done=${(/** @type {any} */ key) => tell(`${one.id} is replaced.`, key)}>
           <div class="field"><label for=${`grace-${one.id}`}>The old one counts for</label><input id=${`grace-${one.id}`} value=${grace} autocomplete="off" onInput=${(/** @type {any} */ event) => wait(event.currentTarget.value)} /></div>
         <//>
-        <${Confirm} label="Revoke …" title=${`Revoke the key ${one.id} of ${one.principal}?`} text="It counts for nothing any more, on every node within a second, and neither do logins that it began. There is no way back." does="Revoke it" run=${() => call("DELETE", `v1/keys/${part(one.id)}`)} done=${() => tell(`${one.id} is revoked.`)} />`}</td>
+        <${Confirm} label="Revoke …" title=${`Revoke the key ${one.id} of ${one.principal}?`} text="It counts for nothing any more, on every node within a second, and neither do logins that it began. There is no way back." does="Revoke it" verb=${["admin", "keys", "revoke", one.id]} run=${() => call("DELETE", `v1/keys/${part(one.id)}`)} done=${() => tell(`${one.id} is revoked.`)} />`}</td>
     </tr>`;
   };
   return html`<p role="status">${done}</p>

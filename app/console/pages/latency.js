@@ -1,8 +1,8 @@
 /** Latency: how long commands of each method take, beside their timeout, in the last hour on all nodes. */
 
 import { Hour, Loading, Trouble, html } from "../parts.js";
-import { useEffect, useState } from "../vendor/hooks.js";
-import { call, query } from "../api.js";
+import { query } from "../api.js";
+import { useRead } from "../read.js";
 import { many } from "../words.js";
 import { clock, duration } from "../time.js";
 
@@ -37,18 +37,7 @@ function Methods({ hour, at }) {
 }
 
 export function Latency() {
-  const [found, set] = useState(/** @type {any} */ (null));
-  const [error, fail] = useState(/** @type {any} */ (null));
-  const [turn, again] = useState(0);
-  useEffect(() => {
-    const gone = new AbortController();
-    call("GET", "v1/overview", { signal: gone.signal }).then(
-      (overview) => (set(overview), fail(null)),
-      (problem) => gone.signal.aborted || fail(problem),
-    );
-    return () => gone.abort();
-  }, [turn]);
-  const retry = () => again(turn + 1);
+  const { found, error, again: retry } = useRead("v1/overview");
   return html`<p class="back"><a href="#/commands">‹ Commands</a></p>
     <h1 tabindex="-1">Latency</h1>
     ${error && html`<${Trouble} error=${error} again=${retry} />`}

@@ -26,9 +26,9 @@ function Bindings({ id }) {
 export function People() {
   const listed = usePages("v1/principals?limit=100", "principals");
   const [done, say] = useState("");
-  /** @param {any} one */
+  /** Turns what is on record now: others may have changed it since it was listed. @param {any} one */
   async function turn(one) {
-    const { id, ...rest } = one;
+    const { id, ...rest } = await call("GET", `v1/principals/${pathOf(one.id)}`);
     await call("PUT", `v1/principals/${pathOf(id)}`, { body: { ...rest, disabled: !one.disabled } });
   }
   const line = (/** @type {any} */ one) => html`<tr key=${one.id}>

@@ -100,11 +100,11 @@ function Changes({ queue, tell }) {
   const { name, counts } = queue;
   const [to, aim] = useState("-10m");
   const post = (/** @type {string} */ what, /** @type {any} */ body = undefined) => call("POST", `v1/queues/${part(name)}/${what}`, { body });
-  return html`<${Confirm} label="Redrive …" title=${`Deliver the dead letters of ${name} again?`} text="Consumers get the original events, and their deliveries are counted anew. Letters that were delivered again before are not." does="Deliver them again" run=${() => post("redrive", {})} done=${() => tell("The dead letters are in the queue again.")} />
-    <${Confirm} label="Rewind …" title=${`Let ${name} go on elsewhere?`} text="Events after that instant are delivered, also those that were settled. Events before it are not. What consumers have now is over." does="Rewind it" run=${() => post("rewind", { to: to.trim() })} done=${() => tell(`The queue goes on at ${to.trim()}.`)}>
+  return html`<${Confirm} label="Redrive …" title=${`Deliver the dead letters of ${name} again?`} text="Consumers get the original events, and their deliveries are counted anew. Letters that were delivered again before are not." does="Deliver them again" verb=${["queue", "redrive", name]} run=${() => post("redrive", {})} done=${() => tell("The dead letters are in the queue again.")} />
+    <${Confirm} label="Rewind …" title=${`Let ${name} go on elsewhere?`} text="Events after that instant are delivered, also those that were settled. Events before it are not. What consumers have now is over." does="Rewind it" verb=${["queue", "rewind", name, "--to", to.trim()]} run=${() => post("rewind", { to: to.trim() })} done=${() => tell(`The queue goes on at ${to.trim()}.`)}>
       <div class="field"><label for="rewind-to">Go on at</label><input id="rewind-to" value=${to} autocomplete="off" spellcheck=${false} aria-describedby="rewind-hint" onInput=${(/** @type {any} */ event) => aim(event.currentTarget.value)} /><p class="hint muted" id="rewind-hint">How long ago, such as -10m, an instant such as 2026-11-21T10:00:00Z, or now.</p></div>
     <//>
-    <${Confirm} label="Purge …" title=${`Empty ${name}?`} text=${`What waits now (${many(counts.ready + counts.later + counts.held_back)}) and what is lent (${many(counts.lent)}) is not delivered any more. It stays in the log, and a rewind brings it back.`} does="Empty it" run=${() => post("purge")} done=${() => tell("Nothing waits in the queue any more.")} />`;
+    <${Confirm} label="Purge …" title=${`Empty ${name}?`} text=${`What waits now (${many(counts.ready + counts.later + counts.held_back)}) and what is lent (${many(counts.lent)}) is not delivered any more. It stays in the log, and a rewind brings it back.`} does="Empty it" verb=${["queue", "purge", name]} run=${() => post("purge")} done=${() => tell("Nothing waits in the queue any more.")} />`;
 }
 
 /** @param {{ name: string }} props */

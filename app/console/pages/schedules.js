@@ -50,7 +50,7 @@ function About({ one, gone }) {
     ${one.next.length ? html`<ul>${one.next.map((/** @type {string} */ at) => html`<li key=${at}><${When} at=${at} /></li>`)}</ul>` : html`<p class="muted">Nothing comes.</p>`}
     <h2>Last</h2>
     ${one.occurrences.length ? html`<ul>${one.occurrences.map((/** @type {any} */ each) => html`<${Occurrence} key=${each.at} one=${each} />`)}</ul>` : html`<p class="muted">Nothing was due yet.</p>`}
-    <p class="row"><${Confirm} label="Delete …" title=${`Delete the schedule ${one.name}?`} text="What it has begun goes on. Nothing more begins." does="Delete it" run=${() => call("DELETE", `v1/schedules/${part(one.name)}`)} done=${gone} /><${Copy} text=${one.name} label="Copy name" /></p>`;
+    <p class="row"><${Confirm} label="Delete …" title=${`Delete the schedule ${one.name}?`} text="What it has begun goes on. Nothing more begins." does="Delete it" verb=${["schedule", "delete", one.name]} run=${() => call("DELETE", `v1/schedules/${part(one.name)}`)} done=${gone} /><${Copy} text=${one.name} label="Copy name" /></p>`;
 }
 
 /** @param {{ one: any, gone: () => void }} props */

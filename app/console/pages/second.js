@@ -16,7 +16,7 @@ function Decide({ proposal, decision, word, text, done }) {
       body: { decision, note: note.current?.value.trim() ?? "" },
       headers: { "If-Match": `"${fingerprint}"` },
     });
-  return html`<${Confirm} label=${`${word} …`} title=${`${word} ${command.method} on ${command.device_id}?`} text=${text} does=${`${word} it`} run=${run} done=${done}>
+  return html`<${Confirm} label=${`${word} …`} title=${`${word} ${command.method} on ${command.device_id}?`} text=${text} does=${`${word} it`} verb=${["held", decision, command.id]} run=${run} done=${done}>
     <pre tabindex="0" role="region" aria-label="The command"><code>${written({ method: command.method, params: command.params, device: command.device_id, profile: command.profile }, 2)}</code></pre>
     <label>Note <input ref=${note} maxlength="500" autocomplete="off" /></label>
   <//>`;

@@ -3,11 +3,23 @@
 import { Copy, Loading, Trouble, html } from "../parts.js";
 import { useRef, useState } from "../vendor/hooks.js";
 import { call, part, query, written } from "../api.js";
-import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
+import { bodyOf, sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
 import { fieldsOf } from "../form.js";
 import { keyed } from "../key.js";
 import { Asked, HIGH, emptyForm, focusFault, refusedOf, said } from "../params.js";
 import { passing, useRead } from "../read.js";
+
+/** The fate of a command whose device is not there. @type {Record<string, string>} */
+const AWAY = { "": "as the node decides", fail: "do not send it", send: "send it all the same", hold: "wait until it is back" };
+
+/** What a form asks for besides method and params; nothing where the node is to decide. @param {any} form @returns {import("../copy.js").Wishes} */
+function wishesOf({ timeout, oneWay, away, hold }) {
+  return {
+    ...(timeout.trim() ? { timeout: timeout.trim() } : {}),
+    ...(oneWay ? { one_way: true } : {}),
+    ...(away === "hold" ? { hold: hold.trim() } : away ? { if_offline: away } : {}),
+  };
+}
 
 /** @param {{ method: any, device: string, text: string, box: any, send: () => void }} props */
 function Sure({ method, device, text, box, send }) {
@@ -21,7 +33,7 @@ function Sure({ method, device, text, box, send }) {
 
 /** @param {{ device: string, profile: any, methods: any[], openness: string, given: any }} props */
 function Form({ device, profile, methods, openness, given }) {
-  const [form, set] = useState({ ...emptyForm(methods, given), timeout: "", oneWay: false });
+  const [form, set] = useState({ ...emptyForm(methods, given), timeout: "", oneWay: false, away: "", hold: "8h" });
   const [shown, show] = useState(false);
   const [error, fail] = useState(/** @type {any} */ (null));
   const [busy, work] = useState(false);
@@ -32,11 +44,10 @@ function Form({ device, profile, methods, openness, given }) {
   const { params, faults } = said(form, method, fields);
   const seen = [...(shown ? faults : []), ...refusedOf(error)];
   const change = (/** @type {any} */ some) => { set({ ...form, ...some }); fail(null); };
-  const request = { device_id: device, method: form.method, params, profile };
+  const request = { device_id: device, method: form.method, params, profile, wishes: wishesOf(form) };
 
   async function send() {
-    const body = { method: form.method, profile, params, ...(form.timeout.trim() ? { timeout: form.timeout.trim() } : {}), ...(form.oneWay ? { one_way: true } : {}) };
-    const text = written(body);
+    const text = bodyOf(request);
     work(true);
     fail(null);
     try {
@@ -59,7 +70,9 @@ function Form({ device, profile, methods, openness, given }) {
   return html`<form class="sending" onSubmit=${submit} noValidate>
     <${Asked} form=${form} change=${change} methods=${methods} openness=${openness} method=${method} fields=${fields} params=${params} faults=${faults} seen=${seen} />
     <div class="row"><label>Timeout <input class="short" value=${form.timeout} placeholder="10s" autocomplete="off" onInput=${(/** @type {any} */ event) => change({ timeout: event.currentTarget.value })} /></label>
-      <label><input type="checkbox" checked=${form.oneWay} onChange=${() => change({ oneWay: !form.oneWay })} /> one way: expect no answer</label></div>
+      <label><input type="checkbox" checked=${form.oneWay} onChange=${() => change({ oneWay: !form.oneWay })} /> one way: expect no answer</label>
+      <label>If it is away <select value=${form.away} onChange=${(/** @type {any} */ event) => change({ away: event.currentTarget.value })}>${Object.entries(AWAY).map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}</select></label>
+      ${form.away === "hold" && html`<label>for at most <input class="short" value=${form.hold} placeholder="8h" autocomplete="off" onInput=${(/** @type {any} */ event) => change({ hold: event.currentTarget.value })} /></label>`}</div>
     ${error && html`<${Trouble} error=${error} />`}
     <p class="row"><button type="submit" class="chief" aria-disabled=${busy}>${busy ? "Sending …" : "Send"}</button>
       <${Copy} text=${() => sendByCurl(request)} label="Copy as curl" /><${Copy} text=${() => sendByPython(request)} label="Python" /><${Copy} text=${() => sendByCommandLine(request)} label="CLI" /></p>

@@ -14,14 +14,14 @@ const OUTCOMES = ["waiting", "delivered", "given_up"];
 /** Redelivered by one press, at most. */
 const MOST = 100;
 
-/** @param {{ one: any, retry: (ids: string[]) => Promise<any>, tell: (text: string) => void }} props */
-function Delivery({ one, retry, tell }) {
+/** @param {{ hook: string, one: any, retry: (ids: string[]) => Promise<any>, tell: (text: string) => void }} props `hook`: its id */
+function Delivery({ hook, one, retry, tell }) {
   const [open, turn] = useState(false);
   return html`<details onToggle=${(/** @type {any} */ event) => turn(event.currentTarget.open)}>
     <summary data-row><${When} at=${one.created_at} /> <strong>${one.type}</strong> <${Mark} of=${deliveryOf(one.progress)} /> <span class="muted">${counted(one.attempts, "attempt")}${one.status ? `, answered ${one.status}` : ""}${one.reason ? `: ${one.reason}` : ""}</span></summary>
     ${open &&
     html`<p class="muted"><span class="id">${one.event_id}</span>${one.attempted_at ? html`, last tried <${When} at=${one.attempted_at} />` : ""}${one.next_at ? html`, next about <${When} at=${one.next_at} />` : ""}</p>
-      <p class="row">${one.progress !== "waiting" && html`<${Confirm} label="Redeliver …" title=${`Deliver ${one.event_id} again?`} text="The receiver gets it with the same id, by which it can tell that it has had it." does="Deliver it again" run=${() => retry([one.event_id])} done=${() => tell("It is delivered again.")} />`}${one.body?.data?.command?.id && html`<a class="button" href=${`#/commands/${part(one.body.data.command.id)}`}>Its command</a>`}</p>
+      <p class="row">${one.progress !== "waiting" && html`<${Confirm} label="Redeliver …" title=${`Deliver ${one.event_id} again?`} text="The receiver gets it with the same id, by which it can tell that it has had it." does="Deliver it again" verb=${["webhooks", "redeliver", hook, one.event_id]} run=${() => retry([one.event_id])} done=${() => tell("It is delivered again.")} />`}${one.body?.data?.command?.id && html`<a class="button" href=${`#/commands/${part(one.body.data.command.id)}`}>Its command</a>`}</p>
       <${Value} value=${one.body} name="Body" />`}
   </details>`;
 }
@@ -46,10 +46,10 @@ function Changes({ hook, tell, show }) {
   const turn = (/** @type {boolean} */ enabled) => () => call("PATCH", path, { body: { enabled } });
   return html`<p class="row"><button type="button" aria-disabled=${busy} onClick=${test}>${busy ? "Testing …" : "Test"}</button>
       ${hook.enabled
-        ? html`<${Confirm} key="off" label="Disable …" title=${`Tell ${hook.url} nothing?`} text="What waits for it is kept for a day, and delivered if it is enabled by then." does="Disable it" run=${turn(false)} done=${() => tell("It is disabled.")} />`
-        : html`<${Confirm} key="on" label="Enable …" title=${`Tell ${hook.url} again?`} text="What has waited for less than a day is delivered." does="Enable it" run=${turn(true)} done=${() => tell("It is enabled.")} />`}
-      <${Confirm} label="New secret …" title="Replace its secret?" text="For a day deliveries are signed with both, so that receivers that know either go on." does="Replace it" run=${() => call("POST", `${path}/rotate`)} done=${(/** @type {any} */ made) => { tell("It has a new secret."); show(made); }} />
-      <${Confirm} label="Delete …" title=${`Delete the webhook to ${hook.url}?`} text="Its deliveries go with it, also those that wait." does="Delete it" run=${() => call("DELETE", path)} done=${() => { location.hash = "#/webhooks"; }} />
+        ? html`<${Confirm} key="off" label="Disable …" title=${`Tell ${hook.url} nothing?`} text="What waits for it is kept for a day, and delivered if it is enabled by then." does="Disable it" verb=${["webhooks", "update", hook.id, "--disabled"]} run=${turn(false)} done=${() => tell("It is disabled.")} />`
+        : html`<${Confirm} key="on" label="Enable …" title=${`Tell ${hook.url} again?`} text="What has waited for less than a day is delivered." does="Enable it" verb=${["webhooks", "update", hook.id, "--enabled"]} run=${turn(true)} done=${() => tell("It is enabled.")} />`}
+      <${Confirm} label="New secret …" title="Replace its secret?" text="For a day deliveries are signed with both, so that receivers that know either go on." does="Replace it" verb=${["webhooks", "rotate", hook.id]} run=${() => call("POST", `${path}/rotate`)} done=${(/** @type {any} */ made) => { tell("It has a new secret."); show(made); }} />
+      <${Confirm} label="Delete …" title=${`Delete the webhook to ${hook.url}?`} text="Its deliveries go with it, also those that wait." does="Delete it" verb=${["webhooks", "delete", hook.id]} run=${() => call("DELETE", path)} done=${() => { location.hash = "#/webhooks"; }} />
       <${Copy} text=${hook.id} label="Copy id" /></p>
     ${error && html`<${Trouble} error=${error} />`}`;
 }
@@ -71,7 +71,7 @@ function Deliveries({ id, outcome, go, tell }) {
     ${error && html`<${Without} error=${error} again=${again} />`}
     ${!loaded && !error && html`<${Loading} rows=${4} />`}
     ${loaded && rows.length === 0 && html`<p class="empty">${outcome ? "No delivery stands so." : "Nothing was delivered within the last three days, and nothing waits."}</p>`}
-    ${rows.length > 0 && html`<div class="values">${rows.map((/** @type {any} */ one) => html`<${Delivery} key=${one.event_id} one=${one} retry=${retry} tell=${tell} />`)}</div>`}
+    ${rows.length > 0 && html`<div class="values">${rows.map((/** @type {any} */ one) => html`<${Delivery} key=${one.event_id} hook=${id} one=${one} retry=${retry} tell=${tell} />`)}</div>`}
     <${Pages} listed=${listed} word="delivery" all="deliveries" /></section>`;
 }
 
