@@ -309,7 +309,7 @@ async def followed(stack: AsyncExitStack, client: Caller, path: str, consoles: i
     streams = await opened(stack, client, client.cluster.nodes[0], path, consoles)
 
     async def follow(stream: aiohttp.ClientResponse) -> None:
-        async for _ in stream.content:
+        async for _ in stream.content.iter_any():  # not by lines: commands are timed in this very loop
             pass
 
     tasks = await stack.enter_async_context(asyncio.TaskGroup())
