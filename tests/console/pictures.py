@@ -53,6 +53,10 @@ async def make(folder: Path, *, every: bool) -> None:
             routes |= {"fleets": "fleets", "fleet": f"fleets/{runs['paused']}", "new-fleet": "fleets/new"}
             routes |= {"held": "held", "latency": "latency", "profiles": "profiles", "profile": "profiles/dji"}
             routes |= {"traffic": "traffic", "try": "try", "draft": "draft"}
+            routes |= {"devices": "devices", "device": "devices/dock-7", "send": "devices/dock-7/send?profile=dji"}
+            nightly = {"cron": "0 3 * * *", "device": "dock-7", "command": {"method": "cover_close"}}
+            assert (await there.rig.http.put("/v1/schedules/nightly", json=nightly)).is_success
+            routes |= {"schedules": "schedules"}
             routes |= {"queues": "queues", "queue": f"queues/{ALARMS}", "events": "events?from=-1h"}
         for name, route in routes.items():
             for size in SIZES if every else ("desktop",):

@@ -41,6 +41,8 @@ STICKING_OUT = """() => [...document.querySelectorAll("body *")].filter((one) =>
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def furniture() -> AsyncIterator[tuple[Site, dict[str, str]]]:
     async with site() as there:
+        nightly = {"cron": "0 3 1 1 *", "device": "dock-1", "command": {"method": "cover_close"}}
+        assert (await there.rig.http.put("/v1/schedules/nightly", json=nightly)).status_code == 201
         yield there, await furnished(there)
 
 
@@ -69,10 +71,14 @@ async def test_every_page_is_accessible_and_fits(
             ("devices", "devices", page.get_by_text("1 device shown")),
             ("device", "devices/drone-1", page.get_by_role("heading", name="Last values")),
             ("send", "devices/dock-1/send?profile=dji", page.get_by_role("button", name="Send", exact=True)),
+            ("schedules", "schedules", page.get_by_text("1 schedule shown")),
+            ("try", "try", page.get_by_role("button", name="Read it")),
             ("nowhere", "nowhere", page.get_by_role("heading", name="There is no such page")),
         ):
             await page.goto(there.page(route))
             await expect(settled).to_be_visible()
+            if name == "schedules":
+                await page.locator("summary").first.click()
             await flawless(page)
             await page.screenshot(path=tmp_path / f"{name}-{theme}-{width}.png", full_page=True)
         await page.get_by_role("button", name="Keys").click()

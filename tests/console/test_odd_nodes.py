@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, time
 from typing import Any
 
 import pytest
@@ -75,12 +76,16 @@ async def test_what_cannot_be_shown_is_said_and_the_menu_stays(there: Site, open
 
 @pytest.mark.parametrize("hours", [1, -1])
 async def test_ages_go_by_the_clock_of_the_node(there: Site, open_page: OpenPage, hours: int) -> None:
+    before = datetime.now(UTC).astimezone()
     async with open_page(there.page("nowhere")) as page:
         await page.clock.set_system_time(SystemClock().wall() + 3600 * hours)
         await page.goto(there.page())
         age = page.locator(".open time").first
         await expect(age).to_have_text(re.compile(r"^\d+(\.\d)? s$|^\d min$"))
         await expect(page.get_by_text("clock of this machine differs")).to_be_visible()
+        shown = await page.get_by_text(re.compile("^Shown: ")).inner_text()
+        read_at = time.fromisoformat(shown.removeprefix("Shown: ").partition(",")[0])
+        assert read_at.hour in {before.hour, datetime.now(UTC).astimezone().hour}
 
 
 async def test_what_looks_by_itself_waits_for_the_answer_that_is_under_way(there: Site, open_page: OpenPage) -> None:

@@ -16,7 +16,7 @@ from tests.api.test_two_persons import RULE, person, proposal
 from tests.console.conftest import OpenPage
 from tests.console.site import Site, answers
 from tests.console.test_hostile import TEXTS, harmless
-from tests.console.test_looks import flawless
+from tests.console.test_looks import IN_EVERY_LOOK, SIZES, flawless
 from tests.console.test_sessions import guarded_site, log_in
 from tests.waiting import PATIENCE
 
@@ -62,8 +62,13 @@ async def test_whoever_has_asked_does_not_decide_and_another_person_approves(
         await harmless(page)
 
 
-async def test_what_waits_for_somebody_is_on_their_home(there: tuple[Site, Guarded], open_page: OpenPage) -> None:
+@IN_EVERY_LOOK
+async def test_what_waits_for_somebody_is_on_their_home(
+    there: tuple[Site, Guarded], open_page: OpenPage, tmp_path: Path, size: str, theme: str
+) -> None:
     site, people = there
+    width, height = SIZES[size]
+    options = {"viewport": {"width": width, "height": height}, "color_scheme": theme, "has_touch": size == "phone"}
     await proposal(people, params={"height": 30})
     listed = (await people.rig.http.get("/v1/approvals", headers=people.headers("ben"))).json()
     (one,) = listed["approvals"]
@@ -74,10 +79,13 @@ async def test_what_waits_for_somebody_is_on_their_home(there: tuple[Site, Guard
             await log_in(page, people.keys["anna"].text)
         await expect(page.get_by_role("region", name="Verdict")).to_be_visible()
         await expect(page.get_by_role("heading", name=waiting)).to_have_count(0)
-    async with open_page(site.page(), viewport={"width": 360, "height": 740}) as page:
+    async with open_page(site.page(), **options) as page:
+        await flawless(page)
+        await page.screenshot(path=tmp_path / f"login-{theme}-{width}.png", full_page=True)
         await log_in(page, people.keys["ben"].text)
         await expect(page.get_by_role("heading", name=f"{waiting} 1")).to_be_visible()
         await flawless(page)
+        await page.screenshot(path=tmp_path / f"waiting-{theme}-{width}.png", full_page=True)
         await page.goto(site.page("nodes"))
         await answers(page, "**/v1/approvals", {**listed, "approvals": attacks})
         await page.goto(site.page())
@@ -88,6 +96,8 @@ async def test_what_waits_for_somebody_is_on_their_home(there: tuple[Site, Guard
         await page.goto(site.page())
         row = page.get_by_role("row").filter(has_text="asked by anna")
         await row.get_by_role("link").click()
+        await expect(page.get_by_role("button", name="Refuse …")).to_be_visible()
+        await page.screenshot(path=tmp_path / f"second-{theme}-{width}.png", full_page=True)
         await decide(page, "Refuse", "not today")
         await expect(page.get_by_text("cancelled", exact=True)).to_be_visible()
         async with page.expect_response("**/v1/approvals"):
