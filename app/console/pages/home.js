@@ -4,7 +4,7 @@ import { Age, Copy, Hour, Loading, Trouble, When, html, useTick } from "../parts
 import { part } from "../api.js";
 import { myself } from "../person.js";
 import { OVERVIEW_MS, useAgain, useOverview, useRead } from "../read.js";
-import { clock, iso } from "../time.js";
+import { clock, difference, iso } from "../time.js";
 import { capital, checkOf, counted, isWell, partyOf, verdictOf } from "../words.js";
 
 /** Commands that wait for a second person are read one by one. */
@@ -157,11 +157,12 @@ function Open({ overview }) {
 /** @param {{ readAt: number, error: any, live: boolean, again: () => void }} props */
 function Shown({ readAt, error, live, again }) {
   useTick();
+  const at = clock(readAt - difference());
   if (error && readAt) {
     const seconds = Math.round((Date.now() - readAt) / 1000);
-    return html`<${Trouble} error=${error} again=${again} what=${`No answer for ${seconds} s. Shown is the state of ${clock(readAt)}.`} />`;
+    return html`<${Trouble} error=${error} again=${again} what=${`No answer for ${seconds} s. Shown is the state of ${at}.`} />`;
   }
-  return html`<p class="muted shown">Shown: ${clock(readAt)}, ${live ? "followed" : `read every ${OVERVIEW_MS / 1000} s`} while this page is visible.</p>`;
+  return html`<p class="muted shown">Shown: ${at}, ${live ? "followed" : `read every ${OVERVIEW_MS / 1000} s`} while this page is visible.</p>`;
 }
 
 export function Home() {

@@ -7,6 +7,7 @@ import { Pages, Without } from "../listed.js";
 import { usePages } from "../read.js";
 import { may } from "../person.js";
 import { Standing } from "../standing.js";
+import { iso, now } from "../time.js";
 import { many } from "../words.js";
 
 const PAGE = 25;
@@ -65,12 +66,12 @@ export function Queues() {
   const listed = usePages(all ? `v1/queues?limit=${PAGE}` : null, "queues");
   const { rows, error, loaded, again } = listed;
   const [turn, anew] = useState(0);
-  const [readAt, note] = useState(() => new Date().toISOString());
+  const [readAt, note] = useState(() => iso(now()));
   const counts = useCounts(rows.map((one) => one.name), turn);
   function refresh() {
     again();
     anew(turn + 1);
-    note(new Date().toISOString());
+    note(iso(now()));
   }
   /** @param {any} event */
   function open(event) {
