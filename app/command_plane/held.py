@@ -85,6 +85,7 @@ def open_held(
         ),
         approver=Approver(
             store=kernel.store,
+            commands=kernel.store,
             open_commands=open_commands,
             drainer=drainer,
             node_id=kernel.info.node_id,

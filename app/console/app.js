@@ -123,6 +123,7 @@ function Search() {
   function submit(event) {
     event.preventDefault();
     find(String(new FormData(event.currentTarget).get("text")));
+    event.currentTarget.reset();
   }
   return html`<form role="search" aria-label="Find a command or a device" class="search" onSubmit=${submit}>
     <input id="search" name="text" type="search" placeholder="Command id or device" aria-label="Command id or device" autocomplete="off" spellcheck=${false} enterkeyhint="search" />

@@ -57,7 +57,7 @@ export function sendByPython(one) {
 
 /** @param {Sendable} one */
 export function sendByCommandLine(one) {
-  const wishes = Object.entries(one.wishes ?? {}).map(([name, value]) => `--${name.replace("_", "-")}${value === true ? "" : ` ${quoted(value)}`}`);
+  const wishes = Object.entries(one.wishes ?? {}).map(([name, value]) => `--${name.replace("_", "-")}${value === true ? "" : ` ${quoted(String(value))}`}`);
   const options = [`--url ${quoted(root())}`, `--profile ${quoted(one.profile)}`, ...wishes, `--params ${quoted(written(one.params))}`];
   return `homing send ${options.join(" ")} -- ${quoted(one.device_id)} ${quoted(one.method)}`;
 }

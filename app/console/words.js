@@ -111,7 +111,7 @@ const VERDICTS = {
   probe_confirmed: "settled by the state of the device",
   probe_verified: "timed out, and found out afterwards",
   cancelled: "cancelled",
-  held: "waits for its device",
+  held: "waits to be sent",
   not_approved: "not approved in time",
   refused_by_second: "refused by a second person",
   superseded: "a later command took its place",

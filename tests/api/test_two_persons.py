@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from app.commands.held.held_judge import HeldJudge
 from app.core.access.changes import Put, Remove, Revoke
 from app.core.access.keys import make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Role, Scheme
+from app.core.commands.command import Command
 from app.runtime.system import SystemClock
 from tests.api.test_access import OWN, Site, guarded
 from tests.waiting import eventually
@@ -270,6 +271,26 @@ async def test_one_of_them_is_shown_by_its_id_as_the_list_has_it(site: Site) -> 
     assert (await decide(site, "ben", command, tag=await tag(site, command))).status_code == 200
     over = await site.rig.http.get(path, headers=site.headers("ben"))
     assert (over.status_code, "ben has approved" in over.json()["detail"]) == (409, True)
+
+
+async def test_the_list_reads_once_what_waits_for_no_person(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    get = site.rig.store.get
+
+    async def noted(ids: Sequence[str]) -> list[Command | None]:
+        if asyncio.current_task() is caller:  # and not that which looks for devices
+            asked.extend(ids)
+        return await get(ids)
+
+    caller = asyncio.current_task()
+    monkeypatch.setattr(site.rig.store, "get", noted)
+    held = await site.send("anna", method="fly", hold="2h", not_before=in_an_hour())
+    assert (held.status_code, held.json()["state"]) == (202, "held")
+    assert (await listed(site, "ben"), await listed(site, "ben")) == ([], [])
+    command = await proposal(site)
+    for _ in range(2):
+        assert [one["command"]["id"] for one in await listed(site, "ben")] == [command["id"]]
+    assert asked == [held.json()["id"], command["id"], command["id"]]
 
 
 async def test_what_waits_for_nobody_is_not_decided_about(site: Site) -> None:

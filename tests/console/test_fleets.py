@@ -104,6 +104,7 @@ async def test_a_run_is_begun_once_after_it_was_seen_what_it_would_be(open_page:
         await page.get_by_role("button", name="See what it would be").click()
         would_be = page.get_by_role("status", name="What it would be")
         await expect(would_be).to_contain_text("3 devices, in 2 waves of 1, 2")
+        await expect(page.get_by_role("button", name="Begin …")).to_be_in_viewport(ratio=1)
         assert (await site_.rig.http.get("/v1/fleet-runs")).json()["runs"] == []
         await page.get_by_role("button", name="Begin …").click()
         dialog = page.get_by_role("dialog")

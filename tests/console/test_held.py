@@ -41,7 +41,7 @@ async def test_what_is_held_says_what_it_waits_for_and_ends_after_a_question(the
         await page.goto(there.page(f"commands/{first}"))
         waits = page.get_by_role("region", name="What it waits for")
         await expect(waits).to_contain_text("It waits for the device to be there.")
-        await expect(page.get_by_role("region", name="Explanation")).to_contain_text("Waits for its device")
+        await expect(page.get_by_role("region", name="Explanation")).to_contain_text("Waits to be sent")
         await page.get_by_role("link", name="All that is held").click()
         row = page.get_by_role("row").filter(has_text="cover_open")
         await expect(row).to_contain_text("0 tries")
@@ -61,10 +61,12 @@ async def test_what_is_sent_is_not_shown_as_held_any_more(there: Site, open_page
     held = await there.send("cover_open", device="dock-1", hold="8h")
     async with open_page(there.page("held")) as page:
         await page.clock.install()
+        read: list[str] = []
+        page.on("requestfinished", lambda request: request.url.endswith("/explain") and read.append(request.url))
         await page.goto(there.page(f"commands/{held}"))
         waits = page.get_by_role("region", name="What it waits for")
         await expect(waits).to_be_visible()
-        await expect(page.get_by_text("live", exact=True)).to_be_visible()
+        await eventually(lambda: len(read) > 1)  # once more after the first event of the stream
         await tell_presence(there, ["dock-1"])
 
         async def is_sent() -> bool:

@@ -280,9 +280,15 @@ async def test_the_search_finds_a_command_by_its_id_and_else_a_device(there: Sit
         await page.keyboard.type(f" {command.lower()} ")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="ok on drone-1")).to_be_visible()
+        await expect(page.get_by_label("Command id or device")).to_have_value("")
         await page.get_by_label("Command id or device").fill("dock-*")
         await page.keyboard.press("Enter")
         await expect(page.get_by_text("No command on record fits these filters")).to_be_visible()
+        await expect(page.get_by_role("link", name="The device")).to_have_count(0)
+        await page.get_by_label("Command id or device").fill("drone-1")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("link", name="The device drone-1").click()
+        await expect(page.get_by_role("heading", name="drone-1", level=1)).to_be_focused()
 
 
 async def test_keys_lead_everywhere_and_do_nothing_in_fields(there: Site, open_page: OpenPage) -> None:

@@ -81,11 +81,11 @@ async def test_what_waits_for_somebody_is_on_their_home(
         await expect(page.get_by_role("heading", name=waiting)).to_have_count(0)
     async with open_page(site.page(), **options) as page:
         await flawless(page)
-        await page.screenshot(path=tmp_path / f"login-{theme}-{width}.png", full_page=True)
+        await page.screenshot(path=tmp_path / f"login-{theme}-{width}.png", full_page=True, caret="initial")
         await log_in(page, people.keys["ben"].text)
         await expect(page.get_by_role("heading", name=f"{waiting} 1")).to_be_visible()
         await flawless(page)
-        await page.screenshot(path=tmp_path / f"waiting-{theme}-{width}.png", full_page=True)
+        await page.screenshot(path=tmp_path / f"waiting-{theme}-{width}.png", full_page=True, caret="initial")
         await page.goto(site.page("nodes"))
         await answers(page, "**/v1/approvals", {**listed, "approvals": attacks})
         await page.goto(site.page())

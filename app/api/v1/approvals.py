@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import orjson
@@ -40,9 +39,6 @@ from app.core.errors import (
 router = GuardedRouter(prefix="/v1", tags=["commands"], route_class=StrictBodyRoute)
 
 _AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
-_MOST_LOOKED_AT: Final = 10_000
-"""The number of held commands that a list looks at, the soonest to end first."""
-_AT_ONCE: Final = 200
 
 
 @router.get(
@@ -61,7 +57,7 @@ async def list_approvals(
     shown: list[dict[str, Any]] = []
     more = False
     async with lists.take():
-        async for command in _waiting(commands):
+        async for command in commands.approver.waiting():
             if command is None or len(shown) == limit:
                 more = True
                 break
@@ -160,18 +156,6 @@ def _check_waits(command: Command) -> None:
     """Return where it waits for a second person; ApprovalOverError says why it does not."""
     if not command.awaits_approval:
         raise ApprovalOverError(command.id, _why_over(command))
-
-
-async def _waiting(commands: CommandPorts) -> AsyncIterator[Command | None]:
-    """Yield the commands that wait for a second person, and None where more were not looked at."""
-    held = await commands.store.held()
-    entries = sorted(held, key=lambda one: one.until)
-    for first in range(0, min(len(entries), _MOST_LOOKED_AT), _AT_ONCE):
-        for command in await commands.store.get([one.command_id for one in entries[first : first + _AT_ONCE]]):
-            if command is not None and command.awaits_approval:
-                yield command
-    if held.unread or len(entries) > _MOST_LOOKED_AT:
-        yield None
 
 
 def _proposal(command: Command, asker: Asker) -> dict[str, Any]:

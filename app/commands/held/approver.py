@@ -2,26 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Final
+
 from app.callbacks.open_commands import OpenCommands
 from app.commands.held.drainer import Drainer
 from app.core.commands.approval import ApprovalDecision
 from app.core.commands.command import Command
 from app.core.errors import ApprovalOverError
 from app.runtime.telemetry import Counters
+from app.store.commands import CommandReader
 from app.store.holds import HoldStore
+
+MOST_LOOKED_AT: Final = 10_000
+"""The number of held commands that are looked at, the soonest to end first."""
+AT_ONCE: Final = 200
 
 
 class Approver:
     """Takes decisions of second persons on this node. That they may decide is another's to judge."""
 
     def __init__(
-        self, *, store: HoldStore, open_commands: OpenCommands, drainer: Drainer, node_id: str, counters: Counters
+        self,
+        *,
+        store: HoldStore,
+        commands: CommandReader,
+        open_commands: OpenCommands,
+        drainer: Drainer,
+        node_id: str,
+        counters: Counters,
     ) -> None:
         self._store = store
+        self._commands = commands
+        self._others: set[str] = set()
+        """Held commands that wait for no second person. None of them ever will: a decision is final."""
         self._open_commands = open_commands
         self._drainer = drainer
         self._node_id = node_id
         self._counters = counters
+
+    async def waiting(self) -> AsyncIterator[Command | None]:
+        """Yield the commands that wait for a second person, the soonest end first; None where more were not looked at.
+
+        Of thousands that are held few wait for a person, so each of the others is read once. StoreUnavailableError.
+        """
+        entries = sorted(await self._store.held(), key=lambda one: one.until)
+        ids = [one.command_id for one in entries[:MOST_LOOKED_AT]]
+        self._others.intersection_update(ids)
+        unknown = [one for one in ids if one not in self._others]
+        for first in range(0, len(unknown), AT_ONCE):
+            for command in await self._commands.get(unknown[first : first + AT_ONCE]):
+                if command is None:
+                    continue
+                if command.awaits_approval:
+                    yield command
+                else:
+                    self._others.add(command.id)
+        if len(entries) > MOST_LOOKED_AT:
+            yield None
 
     async def decide(self, command: Command, decision: ApprovalDecision) -> None:
         """Approve or refuse a command that waits for that; ApprovalOverError if it does not, or not any more."""

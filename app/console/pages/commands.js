@@ -2,7 +2,7 @@
 
 import { Copy, Loading, State, Trouble, When, html, progressOf } from "../parts.js";
 import { useEffect, useReducer, useRef, useState } from "../vendor/hooks.js";
-import { Live, call, query, written } from "../api.js";
+import { Live, call, part, query, written } from "../api.js";
 import { csv } from "../copy.js";
 import { Stream } from "../listed.js";
 import { useOnceMore } from "../read.js";
@@ -202,7 +202,7 @@ export function Commands({ params, go }) {
   useOnceMore(rows.length ? null : error, again);
   const filtered = Object.values(filters).some(Boolean);
   return html`<h1 tabindex="-1">Commands</h1>
-    <p class="row"><a href="#/held">Held</a><a href="#/latency">Latency</a></p>
+    <p class="row"><a href="#/held">Held</a><a href="#/latency">Latency</a>${filters.device && !filters.device.includes("*") && html`<a href=${`#/devices/${part(filters.device)}`}>The device ${filters.device}</a>`}</p>
     <${Filters} filters=${filters} change=${go} />
     <${Stream} state=${stream.state} why=${stream.why} paused=${paused} toggle=${toggle} />
     ${error && html`<${Trouble} error=${error} again=${again} />`}

@@ -69,7 +69,9 @@ function Field({ name, label, hint, form, change, example = "", wide }) {
 
 /** @param {{ dry: any, method: string, begin: () => Promise<any> }} props */
 function Dry({ dry, method, begin }) {
-  return html`<section class="headline" role="status" aria-label="What it would be">
+  const shown = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => shown.current?.scrollIntoView({ block: "nearest" }), []); // the form is longer than most screens
+  return html`<section ref=${shown} class="headline" role="status" aria-label="What it would be">
     <p class="sentence">It would send <code>${method}</code> to <strong>${counted(dry.total, "device")}</strong>, in ${counted(dry.waves.length, "wave")} of ${dry.waves.map(many).join(", ")}.</p>
     <details><summary>${dry.total > dry.devices.length ? `The first ${many(dry.devices.length)} devices` : "The devices"}</summary><p>${dry.devices.map((/** @type {string} */ one) => html`<span class="chip" key=${one}>${one}</span> `)}</p></details>
     <p class="row"><${Confirm} label="Begin …" title=${`Send ${method} to ${counted(dry.total, "device")}?`} text="The devices are those that fit when it begins. It can be paused and aborted; what devices have been told cannot be taken back." does=${`Begin on ${counted(dry.total, "device")}`} run=${begin} done=${(/** @type {any} */ run) => { location.hash = `#/fleets/${part(run.id)}`; }} /></p>
