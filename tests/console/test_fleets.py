@@ -133,7 +133,7 @@ async def test_another_run_is_begun_once_for_those_that_failed(open_page: OpenPa
             await expect(page).not_to_have_url(re.compile(run))
             await expect(page.get_by_text("dock-2").first).to_be_visible()
         runs = (await site_.rig.http.get("/v1/fleet-runs")).json()["runs"]
-        assert [one["targets"] for one in runs][0] == {"run": {"id": run, "of": ["failed", "timed_out"]}}
+        assert runs[0]["targets"] == {"run": {"id": run, "of": ["failed", "timed_out"]}}
         assert len(runs) == 2
 
 

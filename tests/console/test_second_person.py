@@ -72,7 +72,10 @@ async def test_what_waits_for_somebody_is_on_their_home(
     await proposal(people, params={"height": 30})
     listed = (await people.rig.http.get("/v1/approvals", headers=people.headers("ben"))).json()
     (one,) = listed["approvals"]
-    attacks = [{**one, "asked_by": text, "command": {**one["command"], "id": f"{at}", "device_id": text, "method": text}} for at, text in enumerate(TEXTS)]
+    attacks = [
+        {**one, "asked_by": text, "command": {**one["command"], "id": f"{at}", "device_id": text, "method": text}}
+        for at, text in enumerate(TEXTS)
+    ]
     waiting = "Waiting for you"
     async with open_page(site.page()) as page:
         async with page.expect_response("**/v1/approvals"):

@@ -230,7 +230,7 @@ async def test_what_is_copied_is_what_is_sent(there: Site, open_page: OpenPage) 
         named = [{one.arg: ast.literal_eval(one.value) for one in call.keywords} for call in calls]
         assert wishes in named
         words = shlex.split(await copied(page, "CLI"))
-        assert words[4:] == [*"--profile homing --timeout 30s --one-way --hold 8h --params {} -- drone-1 ok".split()]
+        assert " ".join(words[4:]) == "--profile homing --timeout 30s --one-way --hold 8h --params {} -- drone-1 ok"
         async with page.expect_request("**/v1/devices/drone-1/commands") as sent:
             await page.get_by_role("button", name="Send", exact=True).click()
         assert (await sent.value).post_data_json == asked
