@@ -22,7 +22,7 @@ export function Held() {
   const line = (/** @type {any} */ one) => html`<tr key=${one.id}>
     <td class="main"><a data-row href=${`#/commands/${part(one.id)}`}>${one.device_id}</a></td>
     <td class="what"><code>${one.method}</code></td>
-    <td class="where">${one.hold.waits_for.map(waitOf).join(", ") || "is being sent"}</td>
+    <td class="where">${one.hold.waits_for.length > 0 ? html`<span class="unit">waits for </span>${one.hold.waits_for.map(waitOf).join(", ")}` : "is being sent"}</td>
     <td class="when"><span class="unit">until </span><${When} at=${one.hold.until} /></td>
     <td class="took">${counted(one.hold.claims, "try", "tries")}</td>
     <td class="act"><${Confirm} label="Cancel …" title=${`Cancel ${one.method} on ${one.device_id}?`} text="It ends as cancelled, and is not sent. If it is being sent just now, the device may still get it." does="Cancel it" verb=${["cancel", one.id]} run=${() => call("POST", `v1/commands/${part(one.id)}/cancel`)} done=${() => cancelled(one)} /></td>
