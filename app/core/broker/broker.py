@@ -259,12 +259,13 @@ class Broker:
         self._do_all_due()
 
     def tick(self) -> None:
-        """Do what is due: wills, ends of sessions, silent connections. Once a second is often enough."""
+        """Do what is due: wills, ends of sessions and messages, silent connections. Once a second is often enough."""
         now = self.now()
         for connection in [*self.connections]:
             connection.check(now)
             connection.recheck()
         self._do_all_due()
+        self.retained.forget_expired(now)
 
     def _do_all_due(self) -> None:
         now = self.now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +12,9 @@ from app.core.broker.message import Message
 
 LEVEL_BYTES: Final = 400
 """Bytes that a level takes which has no message itself, roughly."""
+MOST_AT_ONCE: Final = 2_000
+"""Messages that are looked at in one go when they have expired: others wait meanwhile."""
+_SPARE_INSTANTS: Final = 1_024
 
 
 class _Level:
@@ -36,6 +40,8 @@ class RetainedMessages:
         self._count = 0
         self._bare = 0
         """Levels that have no message themselves: a topic may bring 32 that no other one has."""
+        self._instants: list[tuple[float, str]] = []
+        """A heap of the instants at which messages expire, and their topics; of messages that are gone, too."""
 
     def __len__(self) -> int:
         return self._count
@@ -76,6 +82,7 @@ class RetainedMessages:
         level.message = message
         self._count += 1
         self._bytes += message.size
+        self._note_expiry(message)
         return True
 
     def remove(self, topic: str) -> None:
@@ -100,6 +107,15 @@ class RetainedMessages:
             del above.below[name]
             self._bare -= 1
 
+    def forget_expired(self, now: float) -> None:
+        """Remove what has expired, though nobody asks for it, as it keeps others out; some of it, where it is much."""
+        for _ in range(MOST_AT_ONCE):
+            if not self._instants or self._instants[0][0] > now:
+                return
+            _, topic = heapq.heappop(self._instants)
+            if (one := self.get(topic)) is not None and one.expired(now):
+                self.remove(topic)
+
     def all(self) -> list[Message]:
         """All messages, also those of topics that begin with `$`, and those that have expired."""
         return list(self._below(self._root, ["#"]))
@@ -111,6 +127,15 @@ class RetainedMessages:
             if one.expired(now):
                 self.remove(one.topic)
         return [one for one in found if not one.expired(now)]
+
+    def _note_expiry(self, message: Message) -> None:
+        if message.expires_at is None:
+            return
+        heapq.heappush(self._instants, (message.expires_at, message.topic))
+        if len(self._instants) > 2 * self._count + _SPARE_INSTANTS:  # most are of messages that were replaced
+            kept = self._below(self._root, ["#"])
+            self._instants = [(one.expires_at, one.topic) for one in kept if one.expires_at is not None]
+            heapq.heapify(self._instants)
 
     def _reach(self, topic: str) -> tuple[_Level, int]:
         """Return the last level on the way to a topic that there is, and how many are missing from there."""

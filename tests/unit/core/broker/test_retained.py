@@ -11,7 +11,7 @@ from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
 from app.core.broker.message import Message
 from app.core.broker.packets import Disconnect, Publish, PublishAck, WillMessage
 from app.core.broker.properties import Properties
-from app.core.broker.retained import RetainedMessages
+from app.core.broker.retained import MOST_AT_ONCE, RetainedMessages
 from app.core.topics import matches
 from tests.unit.core.broker.peers import V3, V5, BrokerBench, payloads, properties
 
@@ -46,6 +46,42 @@ def test_what_has_expired_is_not_there_any_more() -> None:
     bench.pass_seconds(6)
     assert bench.connected("l").subscribe("t") == []
     assert len(bench.broker.retained) == 0
+
+
+def test_what_has_expired_takes_no_room_though_nobody_asks_for_it() -> None:
+    bench = BrokerBench(retained=1)
+    client = bench.connected("a")
+    client.publish("alarm/1", b"x", retain=True, properties=properties(MESSAGE_EXPIRY_INTERVAL=10))
+    client.publish("alarm/1", b"longer", retain=True, properties=properties(MESSAGE_EXPIRY_INTERVAL=20))
+    full = PublishAck(PacketType.PUBACK, 1, ReasonCode.QUOTA_EXCEEDED)
+    bench.pass_seconds(19)
+    assert client.publish("alarm/2", b"y", qos=1, retain=True) == [full]
+    bench.pass_seconds(1)
+    (answer,) = client.publish("alarm/2", b"y", qos=1, retain=True)
+    assert isinstance(answer, PublishAck)
+    assert answer.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS
+    assert payloads(bench.connected("l").subscribe("#")) == [b"y"]
+
+
+def test_what_has_expired_is_forgotten_in_parts() -> None:
+    retained = RetainedMessages(BrokerBounds())
+    for number in range(MOST_AT_ONCE + 1):
+        retained.keep(Message(topic=f"{number}", payload=b"x", qos=0, retain=True, publisher="a", expires_at=number))
+    retained.forget_expired(MOST_AT_ONCE + 1)
+    assert len(retained) == 1
+    retained.forget_expired(MOST_AT_ONCE + 1)
+    assert len(retained) == 0
+
+
+def test_messages_that_are_replaced_leave_few_instants() -> None:
+    retained = RetainedMessages(BrokerBounds())
+    for instant in range(10_000):
+        retained.keep(Message(topic="t", payload=b"x", qos=0, retain=True, publisher="a", expires_at=instant))
+    assert len(retained._instants) < 2_000
+    retained.forget_expired(9_998)
+    assert len(retained) == 1
+    retained.forget_expired(9_999)
+    assert len(retained) == 0
 
 
 def test_more_retained_messages_than_the_socket_takes_wait() -> None:
