@@ -10,7 +10,16 @@ import structlog
 from app.broker.keeper import SessionKeeper
 from app.core.broker.broker import Broker
 from app.core.broker.message import Message
-from app.core.broker.operators import ClientSessionState, end_session, remove_retained, retained, state_of
+from app.core.broker.operators import (
+    ClientSessionContent,
+    ClientSessionState,
+    content_of,
+    end_session,
+    remove_retained,
+    retained,
+    state_of,
+)
+from app.core.broker.session import ClientSession
 from app.core.errors import BrokerEntryNotFoundError
 
 _log = structlog.get_logger(__name__)
@@ -30,10 +39,11 @@ class BrokerOperations:
 
     def session(self, client_id: str) -> ClientSessionState:
         """The session of a client id as it is now; BrokerEntryNotFoundError."""
-        found = self._broker.sessions.get(client_id)
-        if found is None:
-            raise _no_session(client_id)
-        return state_of(self._broker, found)
+        return state_of(self._broker, self._found(client_id))
+
+    def content(self, client_id: str) -> ClientSessionContent:
+        """The things that the session of a client id has now; BrokerEntryNotFoundError."""
+        return content_of(self._broker, self._found(client_id))
 
     def retained(self, topic_filter: str | None) -> Iterator[Message]:
         """Yield the retained messages of a filter, or all of them."""
@@ -52,6 +62,12 @@ class BrokerOperations:
             raise BrokerEntryNotFoundError(f"the broker has no retained message of topic {topic[:256]!a}")
         _log.info("broker_retained_removed", topic=topic, by=by)
         await self._kept()
+
+    def _found(self, client_id: str) -> ClientSession:
+        found = self._broker.sessions.get(client_id)
+        if found is None:
+            raise _no_session(client_id)
+        return found
 
     async def _kept(self) -> None:
         if self._keeper is not None:

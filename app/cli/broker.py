@@ -8,6 +8,7 @@ application = group(
     "See to the broker in a node: end sessions of clients, delete retained messages.",
     {
         "sessions": Verb("broker.sessions", "client_id principal connected since subscriptions waiting in_flight will"),
+        "show": Verb("broker.session"),
         "end": Verb("broker.end_session"),
         "retained": Verb("broker.retained", "topic qos bytes client_id"),
         "delete": Verb("broker.delete_retained"),

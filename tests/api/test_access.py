@@ -104,7 +104,7 @@ OF_EXCHANGES: Final = frozenset(  # test_exchanges.py
 )
 OF_BROKER: Final = frozenset(  # test_own_broker.py
     {
-        *("GET /v1/broker/sessions", "DELETE /v1/broker/sessions/{client_id}"),
+        *("GET /v1/broker/sessions", *(f"{method} /v1/broker/sessions/{{client_id}}" for method in ("GET", "DELETE"))),
         *("GET /v1/broker/retained", "DELETE /v1/broker/retained"),
     }
 )

@@ -10,10 +10,21 @@ from typing import Any
 
 import pytest
 
-from app.core.broker.codes import ProtocolVersion, ReasonCode
+from app.core.broker.codes import PacketType, Property, ProtocolVersion, ReasonCode
 from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
-from app.core.broker.packets import Connack, Connect, Disconnect, Packet, Publish, PublishAck
+from app.core.broker.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    FilterOptions,
+    Packet,
+    Publish,
+    PublishAck,
+    Suback,
+    Subscribe,
+)
+from app.core.broker.properties import Properties
 from app.core.broker.wire import Framing
 from homing_rig.ports import lasting_port
 from tests.api.rig import running
@@ -98,6 +109,38 @@ async def test_sessions_are_listed_and_ended(site: Site) -> None:
             assert (await site.rig.http.get(f"/v1/broker/{path}", headers=site.headers(who))).status_code == status
 
 
+async def test_a_session_is_shown_with_what_it_has(site: Site) -> None:
+    async with client(site, "dock/1") as one, client(site, "talker") as talker:
+        wanted = FilterOptions("homing/+/event", 2, no_local=True, retain_handling=2)
+        number = Properties({Property.SUBSCRIPTION_IDENTIFIER: 7})
+        assert isinstance(await one.say(Subscribe(1, (wanted, FilterOptions("$share/g/a", 1)), number)), Suback)
+        assert isinstance(await one.say(Publish("homing/dock/event", b"own", 2, packet_id=9)), PublishAck)
+        await talker.say(Publish("homing/x/event", b"four", 2, packet_id=1))
+        sent = await one.hear()
+        assert isinstance(sent, Publish)
+        url = "/v1/broker/sessions/dock%2F1"
+        for who, status in ((None, 401), ("admin", 403), ("watcher", 200)):
+            answer = await site.rig.http.get(url, headers=site.headers(who))
+            assert answer.status_code == status, who
+        shown = answer.json()
+        (listing,) = [one for one in await listed(site, "sessions", "sessions") if one["client_id"] == "dock/1"]
+        assert listing.items() <= shown.items()
+        assert (shown["subscriptions"], shown["in_flight"], shown["received"]) == (2, 1, 1)
+        plain = {"no_local": False, "retain_as_published": False, "retain_handling": 0, "identifier": 7}
+        assert shown["filters"] == [
+            {"filter": "$share/g/a", "qos": 1, **plain},
+            {"filter": "homing/+/event", "qos": 2, **plain, "no_local": True, "retain_handling": 2},
+        ]
+        in_flight = {"packet_id": sent.packet_id, "topic": "homing/x/event", "qos": 2, "bytes": 4, "released": False}
+        assert shown["in_flight_messages"] == [in_flight]
+        assert shown["received_ids"] == [9]
+        await one.say(PublishAck(PacketType.PUBREC, sent.packet_id))
+        shown = (await site.rig.http.get(url, headers=site.headers("watcher"))).json()
+        assert shown["in_flight_messages"] == [{**in_flight, "released": True}]
+    answer = await site.rig.http.get("/v1/broker/sessions/nobody", headers=site.headers("watcher"))
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (404, "not-in-broker")
+
+
 async def test_retained_messages_are_listed_and_deleted(site: Site) -> None:
     topics = ["a/1", "a/2", "b/" + "ü" * 400, "b/" + "ü" * 399 + "x"]
     async with client(site, "one") as one:
@@ -128,6 +171,7 @@ async def test_a_node_without_a_broker_says_so() -> None:
         for method, path in (
             ("GET", "sessions"),
             ("GET", "retained"),
+            ("GET", "sessions/x"),
             ("DELETE", "sessions/x"),
             ("DELETE", "retained?topic=x"),
         ):

@@ -152,6 +152,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "GET /v1/audit": lambda homing: all_of(homing.access.audit),
     "GET /v1/audit/verify": lambda homing: done(homing.access.verify_audit),
     "GET /v1/broker/sessions": lambda homing: done(homing.broker.sessions),
+    "GET /v1/broker/sessions/{client_id}": lambda homing: done(homing.broker.session, "dock-1"),
     "DELETE /v1/broker/sessions/{client_id}": lambda homing: done(homing.broker.end_session, "dock-1"),
     "GET /v1/broker/retained": lambda homing: done(homing.broker.retained, topic="a/+"),
     "DELETE /v1/broker/retained": lambda homing: done(homing.broker.delete_retained, "a/b"),

@@ -20,7 +20,7 @@ from app.api.parameters import ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
 from app.api.routers import GuardedRouter
 from app.api.v1 import broker_models as models
-from app.api.v1.broker_models import retained_json, session_json
+from app.api.v1.broker_models import content_json, retained_json, session_json
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.broker.bounds import BrokerBounds
@@ -30,12 +30,19 @@ _PAGE: Final = 100
 _LONGEST_PLACE: Final = 1_200
 _BOUNDED: Final = {"minLength": 1, "maxLength": BrokerBounds().topic_bytes}
 _READING: Final = problems_of(BY_ERROR[errors.BrokerOffError], problems.INVALID)
+_SHOWING: Final = problems_of(
+    BY_ERROR[errors.BrokerOffError], BY_ERROR[errors.BrokerEntryNotFoundError], problems.INVALID
+)
 _ENDING: Final = problems_of(
     BY_ERROR[errors.BrokerOffError],
     BY_ERROR[errors.BrokerEntryNotFoundError],
     BY_ERROR[errors.StoreUnavailableError],
     problems.INVALID,
 )
+
+_ClientId = Annotated[
+    str, Path(description="The client id of the session.", json_schema_extra=_BOUNDED, examples=["dock-1"])
+]
 
 router = GuardedRouter(prefix="/v1/broker", tags=["broker"])
 
@@ -60,6 +67,20 @@ async def list_broker_sessions(
     )
 
 
+@router.get(
+    "/sessions/{client_id:path}",
+    summary="Get a session of the broker in this node",
+    response_model=models.BrokerSessionContent,
+    response_description="The session, with its subscriptions and the messages on their way.",
+    responses=_SHOWING,
+    openapi_extra=acts(Action.NODES),
+)
+async def get_broker_session(client_id: _ClientId, broker: OwnBroker, asker: WhoAsks) -> Reply:
+    """Shows no payloads, and of messages that wait to be sent only their number."""
+    asker.check(Action.NODES)
+    return BytesResponse(orjson.dumps(content_json(broker.content(client_id))))
+
+
 @router.delete(
     "/sessions/{client_id:path}",
     status_code=204,
@@ -69,9 +90,7 @@ async def list_broker_sessions(
     openapi_extra=acts(Action.ACCESS),
 )
 async def end_broker_session(
-    client_id: Annotated[
-        str, Path(description="The client id of the session.", json_schema_extra=_BOUNDED, examples=["dock-1"])
-    ],
+    client_id: _ClientId,
     broker: OwnBroker,
     asker: WhoAsks,
 ) -> Reply:

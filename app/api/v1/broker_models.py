@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 
 from app.api.representation import instant
 from app.api.v1.command_models import Instant, SchemaModel
 from app.core.broker.message import Message
-from app.core.broker.operators import ClientSessionState
+from app.core.broker.operators import ClientSessionContent, ClientSessionState
+from app.core.broker.session import Outgoing
+from app.core.broker.subscriptions import Subscribed
 
+_EXAMPLE: Final = {
+    "client_id": "dock-1",
+    "principal": "device:dock-1",
+    "own": False,
+    "connected": True,
+    "since": "2026-03-01T07:59:00.000Z",
+    "expiry_s": 3600,
+    "kept": True,
+    "subscriptions": 1,
+    "waiting": 0,
+    "in_flight": 1,
+    "received": 0,
+    "will": None,
+}
 _NEXT = Field(description="The `cursor` of the next page; null if this is the last one.")
 
 
@@ -42,24 +58,61 @@ class BrokerSessionPage(SchemaModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {
-                    "sessions": [
+                {"sessions": [_EXAMPLE], "cursor": None},
+            ]
+        }
+    )
+
+
+class BrokerSubscriptionShown(SchemaModel):
+    """A subscription of a session, with the options that the client has given it."""
+
+    filter: Annotated[str, Field(description="The topic filter, with `$share/NAME/` in front if it is shared.")]
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    identifier: Annotated[int | None, Field(description="The subscription identifier; null if it has none.")]
+
+
+class InFlightMessageShown(SchemaModel):
+    """A message that the client was sent and has not acknowledged, without its payload."""
+
+    packet_id: int
+    topic: str
+    qos: int
+    bytes: Annotated[int, Field(description="The size of its payload.")]
+    released: Annotated[bool, Field(description="True if it is of QoS 2, and the client has said that it has it.")]
+
+
+class BrokerSessionContent(BrokerSessionShown):
+    """A session of an MQTT client, with what it has."""
+
+    filters: list[BrokerSubscriptionShown]
+    in_flight_messages: list[InFlightMessageShown]
+    received_ids: Annotated[
+        list[int], Field(description="Packet identifiers of QoS 2 from the client that it has not released.")
+    ]
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                _EXAMPLE
+                | {
+                    "filters": [
                         {
-                            "client_id": "dock-1",
-                            "principal": "device:dock-1",
-                            "own": False,
-                            "connected": True,
-                            "since": "2026-03-01T07:59:00.000Z",
-                            "expiry_s": 3600,
-                            "kept": True,
-                            "subscriptions": 2,
-                            "waiting": 0,
-                            "in_flight": 1,
-                            "received": 0,
-                            "will": None,
+                            "filter": "homing/dock-1/command",
+                            "qos": 1,
+                            "no_local": False,
+                            "retain_as_published": False,
+                            "retain_handling": 0,
+                            "identifier": None,
                         }
                     ],
-                    "cursor": None,
+                    "in_flight_messages": [
+                        {"packet_id": 7, "topic": "homing/dock-1/command", "qos": 1, "bytes": 84, "released": False}
+                    ],
+                    "received_ids": [],
                 }
             ]
         }
@@ -108,6 +161,38 @@ def session_json(one: ClientSessionState) -> dict[str, Any]:
         "in_flight": one.in_flight,
         "received": one.received,
         "will": one.will,
+    }
+
+
+def content_json(one: ClientSessionContent) -> dict[str, Any]:
+    """Return a session as the API shows it, with what it has."""
+    return session_json(one.state) | {
+        "filters": [_subscription_json(each) for each in one.subscriptions],
+        "in_flight_messages": [_in_flight_json(each) for each in one.in_flight],
+        "received_ids": one.received,
+    }
+
+
+def _subscription_json(one: Subscribed) -> dict[str, Any]:
+    options = one.options
+    return {
+        "filter": options.topic_filter,
+        "qos": options.qos,
+        "no_local": options.no_local,
+        "retain_as_published": options.retain_as_published,
+        "retain_handling": options.retain_handling,
+        "identifier": one.identifier or None,
+    }
+
+
+def _in_flight_json(one: Outgoing) -> dict[str, Any]:
+    message = one.message
+    return {
+        "packet_id": one.packet_id,
+        "topic": message.topic,
+        "qos": one.qos,
+        "bytes": len(message.payload),
+        "released": one.released,
     }
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.core.broker.broker import Broker
 from app.core.broker.codes import ReasonCode
 from app.core.broker.message import Message
 from app.core.broker.rights import OWN_NODE
-from app.core.broker.session import ClientSession
+from app.core.broker.session import ClientSession, Outgoing
+from app.core.broker.subscriptions import Subscribed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,28 @@ class ClientSessionState:
     """Messages of QoS 2 from the client that it has not released."""
     will: str | None
     """The topic of its will."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSessionContent:
+    """The things that a session has at one moment, each of which has a bound."""
+
+    state: ClientSessionState
+    subscriptions: Sequence[Subscribed]
+    in_flight: Sequence[Outgoing]
+    """Messages to the client, in the order in which they were sent first."""
+    received: Sequence[int]
+    """Packet identifiers of messages of QoS 2 from the client that it has not released."""
+
+
+def content_of(broker: Broker, session: ClientSession) -> ClientSessionContent:
+    """Return what a session has."""
+    return ClientSessionContent(
+        state=state_of(broker, session),
+        subscriptions=[session.subscriptions[name] for name in sorted(session.subscriptions)],
+        in_flight=[*session.inflight.values()],
+        received=sorted(session.received),
+    )
 
 
 def state_of(broker: Broker, session: ClientSession) -> ClientSessionState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from homing_client._answers import nothing_of
+from homing_client._answers import body_of, nothing_of
 from homing_client._async.session import AsyncSession
 from homing_client._operations import JsonObject
 from homing_client._wire import Request
@@ -17,6 +17,11 @@ class AsyncBroker:
     async def sessions(self) -> list[JsonObject]:
         """List all sessions, by client id."""
         return await self._session.every("/v1/broker/sessions", "sessions")
+
+    async def session(self, client_id: str) -> JsonObject:
+        """Get a session with its subscriptions and the messages on their way. Raises NotFoundError."""
+        asked = Request("GET", "/v1/broker/sessions/{client_id}", path={"client_id": client_id})
+        return body_of(await self._session.exchange(asked))
 
     async def end_session(self, client_id: str) -> None:
         """End a session with its connection, subscriptions and messages. Raises NotFoundError."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from homing_client._answers import nothing_of
+from homing_client._answers import body_of, nothing_of
 from homing_client._operations import JsonObject
 from homing_client._sync.session import Session
 from homing_client._wire import Request
@@ -18,6 +18,11 @@ class Broker:
     def sessions(self) -> list[JsonObject]:
         """List all sessions, by client id."""
         return self._session.every("/v1/broker/sessions", "sessions")
+
+    def session(self, client_id: str) -> JsonObject:
+        """Get a session with its subscriptions and the messages on their way. Raises NotFoundError."""
+        asked = Request("GET", "/v1/broker/sessions/{client_id}", path={"client_id": client_id})
+        return body_of(self._session.exchange(asked))
 
     def end_session(self, client_id: str) -> None:
         """End a session with its connection, subscriptions and messages. Raises NotFoundError."""

@@ -212,6 +212,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/audit": ["admin", "audit", "list", "--who", "ci"],
     "GET /v1/audit/verify": ["admin", "audit", "verify"],
     "GET /v1/broker/sessions": ["broker", "sessions"],
+    "GET /v1/broker/sessions/{client_id}": ["broker", "show", "dock-1"],
     "DELETE /v1/broker/sessions/{client_id}": ["broker", "end", "dock-1"],
     "GET /v1/broker/retained": ["broker", "retained", "--topic", "a/+"],
     "DELETE /v1/broker/retained": ["broker", "delete", "a/b"],
