@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from pathlib import Path
@@ -83,6 +84,7 @@ def up(
 
     load_structlog()
     from app.runtime.sockets import listen
+    from app.runtime.supervisor import Supervisor
     from app.runtime.system import SystemClock
     from app.runtime.telemetry import configure_logging
     from app.server.sockets import listen_for_operations, refuse_strangers, url_of
@@ -105,7 +107,13 @@ def up(
         if is_first:
             _tell_key(folder, settings)
         said = "\n".join(map(plain, next_steps(settings, url_of(listener), path)))
-        serve_node(settings, listener, operations=operations, when_ready=lambda: out.line(said))
+        supervisor = Supervisor(os.environ, os.getpid())
+
+        def tell_ready() -> None:
+            out.line(said)
+            supervisor.begin()
+
+        serve_node(settings, listener, operations=operations, when_ready=tell_ready)
     finally:
         folder.release()
 

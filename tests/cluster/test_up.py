@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -92,6 +93,26 @@ def run(homing_program: Path) -> Run:
 
 def answer(device: Device, command: Json) -> None:
     device.answer(command)
+
+
+class SupervisedProcess(UpProcess):
+    """`homing up` as systemd starts it, which watches it and hears what it says."""
+
+    forked = False
+
+    def _command(self) -> Sequence[str]:
+        asked = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "300000"}
+        return ["env", *(f"{name}={value}" for name, value in asked.items()), *super()._command()]
+
+
+async def test_systemd_is_told_that_it_is_ready_and_that_it_lives() -> None:
+    process = SupervisedProcess("--open")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(process.folder / "notify"))
+        heard.settimeout(PATIENCE)
+        with process:
+            said = [await asyncio.to_thread(heard.recv, 64) for _ in range(3)]
+    assert said == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
 
 
 async def test_one_process_and_one_folder_outlive_a_kill(run: Run) -> None:

@@ -36,4 +36,5 @@ def test_a_node_has_time_to_drain_and_is_not_started_again_with_wrong_settings(v
     unit.read(unit_of(verb))
     service = unit["Service"]
     assert int(service["TimeoutStopSec"]) > 22  # as docs/operations/containers.md counts
+    assert (service["Type"] == "notify") is (verb == "up") is ("WatchdogSec" in service)
     assert (service["KillSignal"], service["RestartPreventExitStatus"]) == ("SIGTERM", "2")
