@@ -1,7 +1,9 @@
 """Params by JSON Schema (draft 2020-12): a compiled validator accepts them, and the reference library words refusals.
 
-The compiled one is made when the profile is read (docs/adr/0084-a-compiled-validator-accepts-params.md). The reference
-library is loaded when there is something to refuse: loading it takes a process longer than reading all profiles.
+The compiled one is made when there are params to look at (docs/adr/0084-a-compiled-validator-accepts-params.md). The
+reference library is loaded when there is something to refuse: loading it takes a process longer than reading all
+profiles. Both are no concern of a node that is idle, so a schema of the keywords that most have is judged without them
+(docs/adr/0225-what-else-an-idle-node-has-not-loaded.md).
 """
 
 from __future__ import annotations
@@ -10,8 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
-
-import jsonschema_rs
 
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue
@@ -23,15 +23,19 @@ if TYPE_CHECKING:
 _REFERENCES: Final = ("$ref", "$dynamicRef")
 _PATTERNS: Final = ("pattern", "patternProperties")
 _LONGEST: Final = 200
+_TYPES: Final = {"null", "boolean", "integer", "number", "string", "array", "object"}
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def compiled(schema: Mapping[str, JsonValue]) -> Check:
     """The check that a schema stands for; ValueError says what is wrong with the schema."""
     _refuse_members(schema)
-    if not _is_surely_right(schema):
+    if not (_is_plain(dict(schema)) or _is_surely_right(schema)):
         _refuse_schema(schema)
-    is_valid = _quick_check(schema)
+
+    @cache
+    def quick() -> Callable[[JsonValue], bool]:
+        return _quick_check(schema)
 
     @cache
     def reference() -> Validator:
@@ -40,7 +44,7 @@ def compiled(schema: Mapping[str, JsonValue]) -> Check:
         return Draft202012Validator(dict(schema))
 
     def check(params: JsonValue) -> None:
-        if is_valid(params):
+        if quick()(params):
             return
         from jsonschema.exceptions import best_match  # noqa: PLC0415 - see above
 
@@ -65,7 +69,43 @@ def _refuse_members(schema: Mapping[str, JsonValue]) -> None:
                 _compile(place, pattern)
 
 
+def _is_plain(schema: JsonValue) -> bool:
+    """True for a schema that has only keywords which are known here, each with a value that it may have."""
+    return isinstance(schema, dict) and all(key in _FITS and _FITS[key](value) for key, value in schema.items())
+
+
+def _is_text(value: JsonValue) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: JsonValue) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_names(value: JsonValue) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and value.count(one) == 1 for one in value)
+
+
+_FITS: Final[Mapping[str, Callable[[JsonValue], bool]]] = {
+    "type": lambda value: isinstance(value, str) and value in _TYPES,
+    "enum": lambda value: isinstance(value, list),
+    "required": _are_names,
+    "items": _is_plain,
+    "properties": lambda value: isinstance(value, dict) and all(map(_is_plain, value.values())),
+    **dict.fromkeys(("title", "description"), _is_text),
+    **dict.fromkeys(("minimum", "maximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+}
+"""The keywords of a plain schema, and whether a value is one that they may have."""
+
+
 def _is_surely_right(schema: Mapping[str, JsonValue]) -> bool:
+    import jsonschema_rs  # noqa: PLC0415 - see above
+
     return schema.get("$schema", _DRAFT) == _DRAFT and jsonschema_rs.meta.is_valid({**schema, "$schema": _DRAFT})
 
 
@@ -87,6 +127,8 @@ def _quick_check(schema: Mapping[str, JsonValue]) -> Callable[[JsonValue], bool]
     """
     if any(key in _PATTERNS for _, key, _ in _members(dict(schema))):
         return _is_unsure
+    import jsonschema_rs  # noqa: PLC0415 - see above
+
     try:
         return jsonschema_rs.Draft202012Validator(dict(schema), offline=True).is_valid
     except ValueError:

@@ -25,7 +25,18 @@ NEVER = {
         "jinja2",
         "jsonschema",
     ),
-    *("joserfc", "opentelemetry.sdk", "psutil", "psycopg", "pyarrow", "pygments", "pyspark", "redis", "requests"),
+    *(
+        "joserfc",
+        "jsonschema_rs",
+        "opentelemetry.sdk",
+        "psutil",
+        "psycopg",
+        "pyarrow",
+        "pygments",
+        "pyspark",
+        "redis",
+        "requests",
+    ),
     *("rich.console", "tomlkit", "yaml"),
 }
 """Libraries that are heavy and idle: what needs one of them loads it when there is something to do."""

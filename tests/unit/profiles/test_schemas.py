@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator, SchemaError
 
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue
-from app.profiles.schemas import compiled
+from app.profiles.schemas import _is_plain, compiled
 
 Schema = dict[str, JsonValue]
 
@@ -103,6 +103,52 @@ def test_schemas_are_refused_as_the_reference_library_refuses_them(schema: Schem
     except SchemaError:
         expected = True
     assert (refused_schema(schema) is not None) is expected
+
+
+PLAIN: st.SearchStrategy[JsonValue] = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": TYPES,
+            "enum": st.lists(VALUES, max_size=2),
+            "required": NAMED,
+            **dict.fromkeys(("minimum", "maximum"), LIMITS),
+            **dict.fromkeys(
+                ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), SMALL
+            ),
+            **dict.fromkeys(("title", "description"), st.text(max_size=3)),
+        },
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {}, optional={"items": inner, "properties": st.dictionaries(NAMES, inner, max_size=2)}
+    ),
+    max_leaves=4,
+)
+KEYWORDS = st.sampled_from(
+    [
+        *("type", "enum", "required", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"),
+        *("minProperties", "maxProperties", "title", "description", "items", "properties", "const", "$schema", "$id"),
+    ]
+)
+
+
+@given(PLAIN, KEYWORDS, VALUES)
+def test_a_schema_that_is_plain_is_right(schema: Schema, member: str, odd: JsonValue) -> None:
+    assert _is_plain(schema)
+    for value in ({**schema, member: odd}, {"items": {**schema, member: odd}}, {"properties": {"a": odd}}):
+        if _is_plain(value):
+            Draft202012Validator.check_schema(value)
+
+
+def test_schemas_of_the_profiles_that_nodes_speak_by_default_need_no_library() -> None:
+    program = (
+        "import sys; from app.profiles.loader import load_profiles; profiles = load_profiles(); "
+        "check = profiles['dji'].catalogue.methods['flighttask_prepare'].check; "
+        "early = sorted({'jsonschema', 'jsonschema_rs'} & sys.modules.keys()); check({'flight_id': 'a'}); "
+        "print(early, 'jsonschema_rs' in sys.modules)"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert printed == "[] True\n"
 
 
 def test_the_reference_library_is_loaded_when_there_is_something_to_refuse() -> None:
