@@ -18,7 +18,7 @@ from typer import Option
 from app.core.broker.codes import PacketType, Property, ProtocolVersion, ReasonCode
 from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
-from app.core.broker.packets import Connack, Connect, FilterOptions, Packet, Publish, PublishAck, Subscribe
+from app.core.broker.packets import Connack, Connect, FilterOptions, Packet, Publish, PublishAck, Suback, Subscribe
 from app.core.broker.properties import Properties
 from app.core.broker.wire import Framing
 from homing_rig.figures.kit import FigureError, Findings
@@ -77,6 +77,13 @@ class PlainClient:
             raise FigureError(f"the broker refused a client: {answer}")
         return client
 
+    async def subscribe(self, topic_filter: str, qos: int) -> None:
+        """Have the messages of a filter; FigureError where the broker refuses it."""
+        self.write(Subscribe(1, (FilterOptions(topic_filter, qos),)))
+        answer, *self._ahead = await self.read()
+        if not isinstance(answer, Suback) or answer.reasons[0] > qos:
+            raise FigureError(f"a client may not subscribe: {answer}")
+
     def write(self, *packets: Packet) -> None:
         """Send these together."""
         self._writer.write(b"".join(encode(one, V5) for one in packets))
@@ -98,11 +105,10 @@ class PlainClient:
                 return found
 
 
-async def _subscribe(client: PlainClient, counts: Counter[str]) -> None:
-    client.write(Subscribe(1, (FilterOptions("figures/#", 1),)))
+async def acknowledge_all(client: PlainClient) -> None:
+    """Read and acknowledge whatever comes, until cancelled."""
     while True:
         heard = [one for one in await client.read() if isinstance(one, Publish)]
-        counts["heard"] += len(heard)
         client.write(*(PublishAck(PacketType.PUBACK, one.packet_id) for one in heard if one.qos))
 
 
@@ -132,7 +138,8 @@ async def one_turn(port: int, pid: int, seconds: float, *, expiry: int = 3600) -
     counts: Counter[str] = Counter()
     durable = await PlainClient.connect(port, "figures-reader", expiry=expiry)
     talkers = [await PlainClient.connect(port, f"figures-{number}") for number in range(PUBLISHERS)]
-    tasks = [asyncio.create_task(_subscribe(durable, counts))]
+    await durable.subscribe("figures/#", 1)
+    tasks = [asyncio.create_task(acknowledge_all(durable))]
     tasks += [asyncio.create_task(_publish(one, number, counts)) for number, one in enumerate(talkers)]
     try:
         await asyncio.sleep(LEAD)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from time import perf_counter
 from typing import Annotated, Final
 
 from typer import Option
 
 from app.core.broker.codes import PacketType
-from app.core.broker.packets import FilterOptions, Publish, PublishAck, Suback, Subscribe
+from app.core.broker.packets import Publish, PublishAck
+from homing_rig.figures.box_backup import beside_backup
 from homing_rig.figures.broker import PAYLOAD, PlainClient, SmallBox, cpu_seconds, one_turn
 from homing_rig.figures.full_box import AT_ONCE, HEARD, ONE_WAY, answered, by_turns, command_request, listen
 from homing_rig.figures.kit import FigureError, Findings, p99
@@ -33,15 +34,16 @@ async def one_process(
     messages: Annotated[int, Option(min=1, help="The number of messages that a client has missed.")] = 50_000,
     commands: Annotated[int, Option(min=1, help="The number of commands, one at a time and then many at once.")] = 1000,
     seconds: Annotated[float, Option(min=0.5, help="The length of a turn with messages that nobody keeps.")] = 5.0,
+    backup: Annotated[int, Option(min=0, help="The MiB that a backup copies; with 0 there is none.")] = 0,
+    rate: Annotated[int, Option(min=1, help="The messages of QoS 1 a second beside the backup.")] = 2000,
 ) -> None:
     """Messages that nobody keeps, and fan-out, beside Mosquitto; catching up, commands and starts of one process."""
-    began = perf_counter()
-    with SmallBox() as box, MosquittoProcess() as mosquitto:
-        started = perf_counter()
+    with MosquittoProcess() as mosquitto, ExitStack() as stack:
+        began = perf_counter()
+        box = stack.enter_context(SmallBox())
         sides = {"homing": (box.mqtt_port, box.pid), "mosquitto": (mosquitto.port, mosquitto.pid)}
         await _first_command(box)
         findings.figure("first start to the first command that is answered", perf_counter() - began, " s", most=2)
-        findings.note(f"Of these, {perf_counter() - started:.2f} s are for the command, and some for Mosquitto.")
         await _unkept(findings, sides, seconds)
         await _fan_out(findings, sides, readers)
         findings.figure("catching up", await _catch_up(box.mqtt_port, messages), "/s", least=20_000)
@@ -52,6 +54,8 @@ async def one_process(
         await _first_command(box)
         name = f"start after a kill, with {2 * commands:,} commands, to the first one that is answered"
         findings.figure(name, perf_counter() - began, " s", most=6)
+        if backup:
+            await beside_backup(findings, box, backup, rate, seconds)
 
 
 async def _unkept(findings: Findings, sides: _Sides, seconds: float) -> None:
@@ -65,38 +69,27 @@ async def _fan_out(findings: Findings, sides: _Sides, readers: int) -> None:
     costs = {name: await _delivery(port, pid, readers) for name, (port, pid) in sides.items()}
     findings.figure("CPU per delivery of the fan-out, homing", costs["homing"], " µs", most=3)
     findings.figure("CPU per delivery of the fan-out, mosquitto", costs["mosquitto"], " µs")
-    findings.figure("the first to the second", costs["homing"] / costs["mosquitto"], " ×", most=2)
+    findings.figure("the first to the second, of the fan-out", costs["homing"] / costs["mosquitto"], " ×", most=2)
 
 
 async def _delivery(port: int, pid: int, readers: int) -> float:
     """Return the microseconds of CPU for each delivery of QoS 0, where each message has so many."""
-    counts, heard = Counter[str](), asyncio.Event()
     clients = [await _subscribed(port, f"fan-{number}", "figures/fan", 0) for number in range(readers)]
-    talker, number = await PlainClient.connect(port, "fan-talker"), 0
-    tasks = [asyncio.create_task(_count(one, counts, heard)) for one in clients]
+    talker, heard = await PlainClient.connect(port, "fan-talker"), 0
     try:
         before = cpu_seconds(pid)
         async with asyncio.timeout(5 * PATIENCE):
-            for number in range(1, FAN_MESSAGES + 1):
+            for _ in range(FAN_MESSAGES):
                 talker.write(Publish("figures/fan", PAYLOAD, 0))
-                while counts["heard"] < number * readers:  # so that nobody is a slow reader
-                    heard.clear()
-                    await heard.wait()
-        return (cpu_seconds(pid) - before) / (FAN_MESSAGES * readers) * 1e6
+                for one in clients:  # each message is there for all before the next: nobody is a slow reader
+                    await one.read()
+                    heard += 1
+        return (cpu_seconds(pid) - before) / heard * 1e6
     except TimeoutError:
-        raise FigureError(f"of {number * readers} messages of the fan-out, {counts['heard']} have come") from None
+        raise FigureError(f"of {FAN_MESSAGES * readers} messages of the fan-out, {heard} have come") from None
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         for client in (*clients, talker):
             client.close()
-
-
-async def _count(client: PlainClient, counts: Counter[str], heard: asyncio.Event) -> None:
-    while True:
-        counts["heard"] += len(await client.read())
-        heard.set()
 
 
 async def _catch_up(port: int, messages: int) -> float:
@@ -156,8 +149,5 @@ async def _send(box: SmallBox, count: int) -> list[float]:
 
 async def _subscribed(port: int, client_id: str, topic: str, qos: int, *, expiry: int = 0) -> PlainClient:
     client = await PlainClient.connect(port, client_id, expiry=expiry)
-    client.write(Subscribe(1, (FilterOptions(topic, qos),)))
-    answer, *_ = await client.read()
-    if not isinstance(answer, Suback):
-        raise FigureError(f"a client may not subscribe: {answer}")
+    await client.subscribe(topic, qos)
     return client
