@@ -83,8 +83,8 @@ def up(
     from app.runtime.structured_logs import load_structlog
 
     load_structlog()
+    from app.runtime.service_manager import ServiceManager
     from app.runtime.sockets import listen
-    from app.runtime.supervisor import Supervisor
     from app.runtime.system import SystemClock
     from app.runtime.telemetry import configure_logging
     from app.server.sockets import listen_for_operations, refuse_strangers, url_of
@@ -107,11 +107,11 @@ def up(
         if is_first:
             _tell_key(folder, settings)
         said = "\n".join(map(plain, next_steps(settings, url_of(listener), path)))
-        supervisor = Supervisor(os.environ, os.getpid())
+        manager = ServiceManager(os.environ, os.getpid())
 
         def tell_ready() -> None:
             out.line(said)
-            supervisor.begin()
+            manager.begin()
 
         serve_node(settings, listener, operations=operations, when_ready=tell_ready)
     finally:

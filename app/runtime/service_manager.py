@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import Final
 
 TIMES: Final = 3
-"""How often a supervisor that watches is told within its time that this process lives."""
+"""How often a manager that watches is told within its time that this process lives."""
 
 
-class Supervisor:
+class ServiceManager:
     """Is told what it has asked for in the environment of the process `pid`; nothing, if it has not."""
 
     def __init__(self, environ: Mapping[str, str], pid: int) -> None:

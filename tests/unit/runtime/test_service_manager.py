@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtime.supervisor import Supervisor
+from app.runtime.service_manager import ServiceManager
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ async def hear(heard: socket.socket) -> bytes:
 async def test_it_is_told_again_and_again_that_the_loop_goes_round(heard: socket.socket, tmp_path: Path) -> None:
     heard.bind(str(tmp_path / "notify"))
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000", "WATCHDOG_PID": "7"}
-    Supervisor(environ, 7).begin()
+    ServiceManager(environ, 7).begin()
     assert [await hear(heard) for _ in range(4)] == [b"READY=1", *[b"WATCHDOG=1"] * 3]
 
 
@@ -36,7 +36,7 @@ async def test_it_is_told_again_and_again_that_the_loop_goes_round(heard: socket
 async def test_whoever_does_not_watch_is_told_once(heard: socket.socket, watchdog: dict[str, str]) -> None:
     heard.bind("")  # the system finds a name, which has no file
     name = heard.getsockname().decode()
-    Supervisor({"NOTIFY_SOCKET": f"@{name[1:]}", **watchdog}, 7).begin()
+    ServiceManager({"NOTIFY_SOCKET": f"@{name[1:]}", **watchdog}, 7).begin()
     assert await hear(heard) == b"READY=1"
     with pytest.raises(BlockingIOError):
         heard.recv(64)
@@ -44,4 +44,4 @@ async def test_whoever_does_not_watch_is_told_once(heard: socket.socket, watchdo
 
 @pytest.mark.parametrize("environ", [{"WATCHDOG_USEC": "3000"}, {"NOTIFY_SOCKET": "/nowhere/at/all"}], ids=str)
 def test_nobody_has_to_listen(environ: dict[str, str]) -> None:
-    Supervisor(environ, 7).begin()
+    ServiceManager(environ, 7).begin()
