@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MANIFEST_FILE: Final = "manifest.json"
 FORMAT: Final = 1
 CHUNK: Final = 1024 * 1024
+SYNCED_BYTES: Final = 8 * CHUNK
+"""Bytes of a copy that are written before a sync: all at once would be in the way of a node that syncs meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def copy_file(source: Path, target: Path) -> FileDigest:
     """Copy a file to where none is, durably, for its owner alone. ConfigurationError when it cannot be read."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
-        found = _read(source, written.write)
+        found = _read(source, lambda chunk: _put(written, chunk))
         written.flush()
         os.fsync(written.fileno())
     return found
@@ -120,6 +122,13 @@ def _checked(name: str) -> str:
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise ValueError(name)
     return name
+
+
+def _put(written: BinaryIO, chunk: bytes) -> None:
+    written.write(chunk)
+    if written.tell() % SYNCED_BYTES < len(chunk):
+        written.flush()
+        os.fsync(written.fileno())
 
 
 def _read(file: Path, take: Callable[[bytes], object]) -> FileDigest:

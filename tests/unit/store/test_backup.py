@@ -21,6 +21,7 @@ from app.core.errors import ConfigurationError, HomingError, StoreUnavailableErr
 from app.settings import one_folder
 from app.store.backup.backups import back_up, restore
 from app.store.backup.drafts import PREFIX, staged
+from app.store.backup.manifest import SYNCED_BYTES, copy_file, digest_of
 from app.store.backup.source import still_store
 from app.store.data_folder import DIRECTORY, SECRETS, STORE, DataFolder
 from app.store.rocks.checkpoints import CHECKPOINT, SOCKET, connect_to
@@ -295,6 +296,21 @@ def test_a_full_target_gets_a_sentence_and_keeps_nothing(data: Path, tmp_path: P
     assert done.returncode == 2, done.stderr
     assert done.stderr == f"homing: {tmp_path / 'backup'} cannot be written: File too large\n"
     assert [one.name for one in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_copy_is_synced_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    sync = os.fsync
+
+    def synced(file: int) -> None:
+        sync(file)
+        sizes.append(os.fstat(file).st_size)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    (tmp_path / "source").write_bytes(bytes(2 * SYNCED_BYTES + 5))
+    digest = copy_file(tmp_path / "source", tmp_path / "target")
+    assert sizes == [SYNCED_BYTES, 2 * SYNCED_BYTES, 2 * SYNCED_BYTES + 5]
+    assert digest == digest_of(tmp_path / "source") == digest_of(tmp_path / "target")
 
 
 def test_what_a_killed_process_left_is_deleted_by_the_next(tmp_path: Path) -> None:
