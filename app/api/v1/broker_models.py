@@ -13,7 +13,7 @@ from app.core.broker.operators import ClientSessionContent, ClientSessionState
 from app.core.broker.session import Outgoing
 from app.core.broker.subscriptions import Subscribed
 
-_EXAMPLE: Final = {
+_EXAMPLE: Final[dict[str, Any]] = {
     "client_id": "dock-1",
     "principal": "device:dock-1",
     "own": False,

@@ -132,7 +132,7 @@ class RetainedMessages:
         if message.expires_at is None:
             return
         heapq.heappush(self._instants, (message.expires_at, message.topic))
-        if len(self._instants) > 2 * self._count + _SPARE_INSTANTS:  # most are of messages that were replaced
+        if len(self._instants) > self._count * 5 // 4 + _SPARE_INSTANTS:  # the rest are of messages that were replaced
             kept = self._below(self._root, ["#"])
             self._instants = [(one.expires_at, one.topic) for one in kept if one.expires_at is not None]
             heapq.heapify(self._instants)

@@ -105,17 +105,17 @@ def test_schemas_are_refused_as_the_reference_library_refuses_them(schema: Schem
     assert (refused_schema(schema) is not None) is expected
 
 
-ODD: tuple[JsonValue, ...] = (
-    *(None, True, -1, 0, 1, 1.5, "x", "integer", [], ["a"], ["a", "a"], [1], ["integer", "integer"]),
-    *({}, {"a": 1}, {"a": {}}, {"a": {"type": "x"}}, {"type": ["x"]}, {"minLength": -1}),
-)
+ODD: list[JsonValue] = [None, True, -1, 0, 1, 1.5, "x", "integer"]
+ODD += [[], ["a"], ["a", "a"], [1], ["integer", "integer"]]
+ODD += [{}, {"a": 1}, {"a": {}}, {"a": {"type": "x"}}, {"type": ["x"]}, {"minLength": -1}]
 
 
 @pytest.mark.parametrize("keyword", [*_FITS, "const", "$schema", "$id", "unknown"])
 def test_a_schema_that_is_plain_is_right(keyword: str) -> None:
     fitting = 0
     for odd in ODD:
-        for schema in ({keyword: odd}, {"items": {keyword: odd}}, {"properties": {"a": {keyword: odd}}}):
+        schemas: list[Schema] = [{keyword: odd}, {"items": {keyword: odd}}, {"properties": {"a": {keyword: odd}}}]
+        for schema in schemas:
             if _is_plain(schema):
                 Draft202012Validator.check_schema(schema)
                 fitting += 1
