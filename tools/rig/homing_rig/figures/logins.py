@@ -63,7 +63,7 @@ async def logins(
         await times_of(session, url, key, commands)
         for connections in in_turns(FLOODS, rounds):
             tasks = [asyncio.create_task(flood(url, told[connections])) for _ in range(connections)]
-            taken[connections] += await times_of(session, url, key, commands)
+            taken[connections].extend(await times_of(session, url, key, commands))
             for task in tasks:
                 task.cancel()
             with suppress(asyncio.CancelledError):

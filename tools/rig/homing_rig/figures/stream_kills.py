@@ -120,7 +120,8 @@ async def watch(client: Caller, number: int, numbers: Iterator[int], seen: Watch
         seen.ended += 1
         seen.outcomes[outcome] += 1
         seen.fewer += reported < REPORTS
-        seen.not_over += not await over(client, identity, last, chance)
+        is_over = await over(client, identity, last, chance)
+        seen.not_over += not is_over
 
 
 async def over(client: Caller, identity: str, last: int, chance: Random) -> bool:

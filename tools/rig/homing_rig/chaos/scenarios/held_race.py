@@ -81,7 +81,7 @@ async def _round(rig: Rig, books: _Books, commands: int, number: int, rounds: in
     lapsing = await rig.load.run(rig.job(hold=BRIEF_HOLD, group="brief", commands=max(1, len(held) // ONE_IN)))
     cancelled, kept = held[::ONE_IN], [call for index, call in enumerate(held) if index % ONE_IN]
     await _each(cancelled, lambda call: rig.ask("DELETE", _place(call)))
-    books.forgotten += await all_final(rig, [*cancelled, *lapsing])
+    forgotten = await all_final(rig, [*cancelled, *lapsing])
     fleet = await rig.start_fleet()
     rig.phase = f"{name}: devices come back, and nodes and Redis die"
     over = asyncio.Event()
@@ -94,7 +94,8 @@ async def _round(rig: Rig, books: _Books, commands: int, number: int, rounds: in
     await rig.nemesis.heal()
     rig.phase = f"{name}: waiting for what was held"
     await racing
-    books.forgotten += await all_final(rig, kept)
+    forgotten += await all_final(rig, kept)
+    books.forgotten += forgotten
     over.set()
     await greeting
     async with asyncio.timeout(OVER_SECONDS):
