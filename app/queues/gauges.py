@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from app.core.events.event import Position
-from app.core.queues.loans import SourceState
+from app.core.queues.loans import SourceState, micros_of
 from app.core.queues.model import DeclaredQueue
 from app.queues.sources import QueueSources
 from app.queues.stats import QueueStats, stats_of
@@ -23,7 +23,7 @@ EVENTS: Final = Family(
     "homing_log_queue_events", "gauge", "Events of a queue over the log that are not settled", (*_LABELS, "state")
 )
 OLDEST: Final = Family(
-    "homing_log_queue_oldest_seconds", "gauge", "The age of the first event of a queue that is ready", _LABELS
+    "homing_log_queue_oldest_seconds", "gauge", "How long the first event of a queue that is ready waits", _LABELS
 )
 DEAD: Final = Family("homing_log_queue_dead", "gauge", "Events of a queue that have become dead letters", _LABELS)
 FAMILIES: Final = (EVENTS, OLDEST, DEAD)
@@ -53,7 +53,8 @@ class QueueGauges:
             name = (queue.tenant, queue.name)
             for state in ("ready", "lent", "later", "held_back"):
                 shown[EVENTS][*name, state] = getattr(stats, state)
-            shown[OLDEST][name] = max(0, now - stats.oldest) / 1_000_000 if stats.oldest else 0
+            since = stats.oldest + micros_of(queue.options.delay)  # before that nobody could have it
+            shown[OLDEST][name] = max(0, now - since) / 1_000_000 if stats.oldest else 0
             shown[DEAD][name] = stats.dead
         self._counters["queues.not_shown"] += sum(map(self._mine, queues[MOST_SHOWN:]))
         self._shown = shown

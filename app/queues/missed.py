@@ -10,16 +10,13 @@ import structlog
 
 from app.core.events.event import BEGINNING, Position, Shard
 from app.core.events.generation import Generation
-from app.core.events.reading import EVERYTHING, Reading
 from app.core.queues.loans import QueueSource
 from app.core.queues.model import DeclaredQueue
-from app.queues.sources import QueueSources, tree_of
+from app.queues.sources import QueueSources
+from app.queues.unread import UnreadEvents
 from app.runtime.telemetry import Counters
-from app.store.events import ArchivedError, EventStore
 from app.store.queues import QueueStore
 
-PAGE: Final = 500
-"""Events that are read at once."""
 MOST_PAGES: Final = 200
 """Pages of a shard that are read before its events are dropped; what is behind them is missed and not counted."""
 
@@ -32,14 +29,14 @@ class MissedEvents:
     def __init__(
         self,
         *,
-        log: EventStore,
+        unread: UnreadEvents,
         store: QueueStore,
         sources: QueueSources,
         queues: Callable[[], Sequence[DeclaredQueue]],
         counters: Counters,
         most_pages: int = MOST_PAGES,
     ) -> None:
-        self._log = log
+        self._unread = unread
         self._store = store
         self._sources = sources
         self._queues = queues
@@ -73,7 +70,7 @@ class MissedEvents:
         self, shard: Shard, queues: Mapping[str, DeclaredQueue], behind: Mapping[str, Position], last: Position
     ) -> Counter[str]:
         """Count in one shard. Return the numbers that the store has noted now, by queue."""
-        found, reached = await self._look(shard, queues, behind, last)
+        found, reached = await self._unread.count(shard, queues, behind, last, self._most_pages)
         counted = Counter[str]()
         for queue_id, number in found.items():
             queue, fed = queues[queue_id], behind[queue_id]
@@ -83,23 +80,3 @@ class MissedEvents:
             if told.fed == reached:
                 counted[queue_id] += number
         return counted
-
-    async def _look(
-        self, shard: Shard, queues: Mapping[str, DeclaredQueue], behind: Mapping[str, Position], last: Position
-    ) -> tuple[Counter[str], Position]:
-        tree = tree_of(shard.database, queues.values())
-        found, reached = Counter[str](), min(behind.values())
-        for _ in range(self._most_pages):
-            try:
-                part = await self._log.read(shard, Reading(EVERYTHING, reached, last), PAGE)
-            except ArchivedError as error:  # an earlier generation, which was dropped before
-                reached = max(reached + 1, error.until)
-                continue
-            for event in part.events:
-                for queue_id in tree.match(event.entry.topic.split("/")):
-                    if event.position > behind[queue_id] and self._sources.may_have(queues[queue_id], event.entry):
-                        found[queue_id] += 1
-            reached = max(reached, part.position)
-            if not part.more or reached >= last:
-                return found, last
-        return found, reached

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Final
@@ -12,7 +11,6 @@ import structlog
 
 from app.core.errors import (
     HomingError,
-    QueueNotEmptyError,
     QueueNotFoundError,
     QueuesOffError,
     StoreUnavailableError,
@@ -20,7 +18,7 @@ from app.core.errors import (
 from app.core.events.event import BEGINNING, Position
 from app.core.queues.exchanges import DeclaredExchange, Kind
 from app.core.queues.hints import QueueHint, hints_of
-from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement
+from app.core.queues.loans import LoanToken, QueueSource, SettleHow
 from app.core.queues.model import DeclaredQueue, QueueOptions, QueueRoute
 from app.events.plane import EventPlane
 from app.kernel import Kernel
@@ -39,6 +37,7 @@ from app.queues.shares import QueueShares
 from app.queues.sources import QueueSources, TenantOf
 from app.queues.stats import QueueStats, stats_in
 from app.queues.taker import QueueMessage, QueueTaker
+from app.queues.unread import UnreadEvents
 from app.queues.unused import UnusedQueues
 from app.runtime.services import Service
 from app.runtime.tasks import end
@@ -153,12 +152,9 @@ class QueuePlane:
         return self._publisher
 
     async def delete(self, queue: DeclaredQueue, *, if_empty: bool) -> None:
-        """Delete it with all that is known of what it has not settled. QueueNotEmptyError."""
+        """See `QueueMoves.delete`."""
         self._check()
-        if if_empty and (waits := (await self.stats(queue)).unsettled):
-            raise QueueNotEmptyError(f"queue {queue.name!a} has {waits} events that are not settled")
-        await self.book.delete(queue)
-        await self._store.forget(self._sources.of(queue))
+        await self._moves.delete(queue, if_empty=if_empty)
 
     async def take(
         self, queue: DeclaredQueue, most: int, consumer: str, seconds: float, most_bytes: int, *, auto: bool
@@ -173,27 +169,7 @@ class QueuePlane:
     async def settle(self, queue: DeclaredQueue, said: Sequence[TokenSettlement]) -> list[LoanToken]:
         """Settle what was lent; those that were over, or are of another queue."""
         self._check()
-        known = set(self._sources.of(queue))
-        over: list[LoanToken] = []
-        parts: defaultdict[tuple[QueueSource, str], list[TokenSettlement]] = defaultdict(list)
-        for one in said:
-            source = QueueSource(queue.id, one.token.shard, one.token.dead)
-            if source in known:
-                parts[source, one.token.life].append(one)
-            else:
-                over.append(one.token)
-        ended = await asyncio.gather(*(self._settle(queue, *place, part) for place, part in parts.items()))
-        return [*over, *(token for tokens in ended for token in tokens)]
-
-    async def _settle(
-        self, queue: DeclaredQueue, source: QueueSource, life: str, said: Sequence[TokenSettlement]
-    ) -> list[LoanToken]:
-        settlements = [
-            Settlement(one.token.number, one.how, (one.token.index,), one.amount, one.reason) for one in said
-        ]
-        found = await self._settler.settle(queue, source, life, settlements)
-        over = set(found.over)
-        return [one.token for one in said if (one.token.number, one.token.index) in over]
+        return await self._settler.settle_tokens(queue, self._sources.of(queue), said)
 
     async def is_full(self, queue: DeclaredQueue) -> bool:
         """True if consumers have as much of it as a window takes, so that nothing is lent until they settle."""
@@ -367,7 +343,8 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         clock=kernel.clock,
         counters=counters,
     )
-    missed = MissedEvents(log=log, store=store, sources=sources, queues=lambda: book.all, counters=counters)
+    unread = UnreadEvents(log=log, store=store, sources=sources)
+    missed = MissedEvents(unread=unread, store=store, sources=sources, queues=lambda: book.all, counters=counters)
     events.keeper.dropping.append(missed.count)
 
     def mine(queue: DeclaredQueue) -> bool:
@@ -385,6 +362,6 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         settler=settler,
         shares=shares,
         publisher=ExchangePublisher(book, events.publisher, store.now),
-        moves=QueueMoves(log=log, store=store, sources=sources, book=book),
+        moves=QueueMoves(log=log, store=store, sources=sources, book=book, unread=unread),
         chores=QueueChores(burials=burials, unused=unused, gauges=gauges),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -65,6 +65,32 @@ class Settler:
         if place not in self._flying:
             self._flying[place] = asyncio.create_task(self._fly(queue, place), name="settlements")
         return await answer
+
+    async def settle_tokens(
+        self, queue: DeclaredQueue, sources: Iterable[QueueSource], said: Sequence[TokenSettlement]
+    ) -> list[LoanToken]:
+        """Settle what was lent from these sources; return those that were over, or are of another queue."""
+        known = set(sources)
+        over: list[LoanToken] = []
+        parts: defaultdict[tuple[QueueSource, str], list[TokenSettlement]] = defaultdict(list)
+        for one in said:
+            source = QueueSource(queue.id, one.token.shard, one.token.dead)
+            if source in known:
+                parts[source, one.token.life].append(one)
+            else:
+                over.append(one.token)
+        ended = await asyncio.gather(*(self._settle_part(queue, *place, part) for place, part in parts.items()))
+        return [*over, *(token for tokens in ended for token in tokens)]
+
+    async def _settle_part(
+        self, queue: DeclaredQueue, source: QueueSource, life: str, said: Sequence[TokenSettlement]
+    ) -> list[LoanToken]:
+        settlements = [
+            Settlement(one.token.number, one.how, (one.token.index,), one.amount, one.reason) for one in said
+        ]
+        found = await self.settle(queue, source, life, settlements)
+        over = set(found.over)
+        return [one.token for one in said if (one.token.number, one.token.index) in over]
 
     def settle_soon(self, queue: DeclaredQueue, source: QueueSource, life: str, said: Sequence[Settlement]) -> None:
         """The same, for nobody who waits for it."""

@@ -127,3 +127,11 @@ async def test_wrong_routes_are_not_added_or_removed(site: Rig) -> None:
     missing = await site.http.post("/v1/queues/nobody/bind", json={"routes": ROUTES})
     assert (missing.status_code, missing.json()["type"].rpartition(":")[2]) == (404, "queue-not-found")
     assert (await site.http.get(QUEUE)).headers["ETag"] == tag
+
+
+async def test_a_queue_whose_events_wait_out_a_delay_is_not_empty(site: Rig) -> None:
+    await declare(site, delay="1h")
+    await publish(site, 1)
+    refused = await site.http.delete(QUEUE, params={"if": "empty"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:homing:problem:queue-not-empty")
+    assert (await site.http.delete(QUEUE)).status_code == 204

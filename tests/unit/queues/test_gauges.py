@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -57,6 +58,18 @@ async def test_what_has_nothing_ready_is_not_old() -> None:
     gauges = gauges_of(stage)
     await gauges.look(stage.queues, await stage.store.now())
     assert dict(gauges)[OLDEST] == {("", "alarms"): 0}
+
+
+async def test_the_delay_of_a_queue_is_no_waiting() -> None:
+    """Else a queue with a delay of two hours would be old for ever."""
+    stage = QueueStage()
+    gauges = gauges_of(stage)
+    await stage.say(1)
+    await stage.feeder.round()
+    delayed = replace(stage.queue, options=replace(stage.queue.options, delay=timedelta(hours=2)))
+    for seconds, waits in ((7_000, 0), (7_260, 60)):
+        await gauges.look([delayed], await stage.store.now() + seconds * 1_000_000)
+        assert dict(gauges)[OLDEST]["", "alarms"] == pytest.approx(waits, abs=0.1)
 
 
 async def test_each_queue_is_shown_by_one_node_and_only_the_first_ones() -> None:

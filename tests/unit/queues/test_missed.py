@@ -8,13 +8,14 @@ from app.core.errors import StoreUnavailableError
 from app.core.events.generation import Generation
 from app.core.queues.loans import SourceState
 from app.events.keeper import Keeper
-from app.queues.missed import PAGE, MissedEvents
+from app.queues.missed import MissedEvents
+from app.queues.unread import PAGE, UnreadEvents
 from tests.unit.queues.stage import QueueStage
 
 
 def counter_of(stage: QueueStage, most_pages: int = 10) -> MissedEvents:
     return MissedEvents(
-        log=stage.log,
+        unread=UnreadEvents(log=stage.log, store=stage.store, sources=stage.sources),
         store=stage.store,
         sources=stage.sources,
         queues=lambda: stage.queues,

@@ -11,6 +11,7 @@ from app.core.errors import StoreUnavailableError
 from app.core.events.event import Position
 from app.core.queues.loans import SettleHow, Settlement
 from app.queues.moves import QueueMoves
+from app.queues.unread import UnreadEvents
 from tests.unit.queues.stage import SHARD, QueueStage
 
 HOUR_US = 3_600_000_000
@@ -25,7 +26,8 @@ class MovesStage(QueueStage):
         await self.book.refresh()
         self.feeder = self.new_feeder(self.book)
         self.book.changed.add(lambda _: self.feeder.changed())
-        self.moves = QueueMoves(log=self.log, store=self.store, sources=self.sources, book=self.book)
+        unread = UnreadEvents(log=self.log, store=self.store, sources=self.sources)
+        self.moves = QueueMoves(log=self.log, store=self.store, sources=self.sources, book=self.book, unread=unread)
 
     async def rounds(self) -> None:
         while await self.feeder.round():
