@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from socket import gethostname
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -21,7 +23,7 @@ from app.cli.queue_handlers import HandlerProcesses
 from app.cli.verbs import Verb, group
 from app.core.durations import parse_duration
 from app.runtime.exits import Exit
-from app.runtime.system import SystemClock
+from app.runtime.system import SystemClock, new_secret
 
 if TYPE_CHECKING:
     from homing_client import Message
@@ -30,6 +32,8 @@ PATIENT: Final = 60
 """The number of times that a node that is away is asked again: consumers are left running."""
 POLL: Final = "2s"
 """The time for which one call waits for events, so that Ctrl-C is heard."""
+LEAVING_SECONDS: Final = 5.0
+"""The time for which an interrupted consumer waits for threads that have no event: a node that is away keeps them."""
 TEMPORARY: Final = 75
 """EX_TEMPFAIL of sysexits.h: the handler says that it may work later."""
 
@@ -121,7 +125,10 @@ def consume(
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, max=64, help="The number of events to handle at the same time.")] = 1,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this number of events.")] = None,
-    consumer: Annotated[str, typer.Option(help="A name that tells this consumer from others.")] = "",
+    consumer: Annotated[
+        str | None,
+        typer.Option(help="A name that tells this consumer from others.  [default: host, process id and four digits]"),
+    ] = None,
     dead_on_failure: Annotated[
         bool, typer.Option("--dead-on-failure", help="Put an event aside when the command fails, instead of retrying.")
     ] = False,
@@ -163,43 +170,62 @@ class _Work:
     """The state that the threads of one consumer share."""
 
     def __init__(
-        self, queue: str, handler: str | None, count: int | None, consumer: str, *, dead_on_failure: bool
+        self, queue: str, handler: str | None, count: int | None, consumer: str | None, *, dead_on_failure: bool
     ) -> None:
         self.failure: BaseException | None = None
         self._queue = queue
         self._handlers = None if handler is None else HandlerProcesses(_words_of(handler), SystemClock())
         self._loan = timedelta(0)
         self._left = count
-        self._consumer = consumer
+        self._consumer = consumer or f"{gethostname()[:40]}-{os.getpid()}-{new_secret()[:4]}"
         self._dead_on_failure = dead_on_failure
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._running = 0
+        self._held = 0
+        """Events that threads have, and that are not settled."""
         self._ended: SimpleQueue[None] = SimpleQueue()
 
     def by(self, workers: Sequence[threading.Thread]) -> None:
-        """Have it done by these. Interrupted, they end what they have; interrupted once more, they give it back."""
+        """Have it done by these. Interrupted, they end what they have; interrupted once more, they give it back.
+
+        Those that have nothing, or cannot give it back, as their node is away, are waited for only a moment.
+        """
         try:
             for one in workers:
                 one.start()
                 self._running += 1
-            self._wait()
+            while self._running:
+                self._wait(None)
         except KeyboardInterrupt:
             self.stop()
             if self._handlers is not None:
                 complain("commands that run are waited for; interrupt once more to kill them")
             try:
-                self._wait()
+                self._leave()
+                while self._running and self._held:
+                    self._wait(LEAVING_SECONDS)
             except KeyboardInterrupt:
                 self.end()
-                self._wait()
+                self._leave()
             raise
 
-    def _wait(self) -> None:
-        """Until all have ended. A thread that is joined counts as ended when the join is interrupted (Python 3.11)."""
-        while self._running:
-            self._ended.get()
-            self._running -= 1
+    def _leave(self) -> None:
+        """Wait for all, but no longer than a moment."""
+        while self._running and self._wait(LEAVING_SECONDS):
+            pass
+
+    def _wait(self, seconds: float | None) -> bool:
+        """Wait for the end of one, or for so long; whether one has ended.
+
+        A thread that is joined counts as ended when the join is interrupted (Python 3.11).
+        """
+        try:
+            self._ended.get(timeout=seconds)
+        except Empty:
+            return False
+        self._running -= 1
+        return True
 
     def stop(self) -> None:
         """Let all end when they are done with what they have."""
@@ -219,7 +245,11 @@ class _Work:
                 while not self._stopped.is_set() and self._claim():
                     taken = homing.queue(self._queue).take(1, wait=POLL, consumer=self._consumer)
                     for message in taken:
-                        self._handle(message)
+                        self._hold(1)
+                        try:
+                            self._handle(message)
+                        finally:
+                            self._hold(-1)
                     if not taken:
                         self._give_back()
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
@@ -243,12 +273,28 @@ class _Work:
             if self._left is not None:
                 self._left += 1
 
+    def _hold(self, more: int) -> None:
+        with self._lock:
+            self._held += more
+
+    def _printed(self, line: str) -> bool:
+        """False where nobody reads any more, which ends all: `head` has what it wanted, and others get the rest."""
+        with self._lock:
+            if self.failure is None:
+                try:
+                    out.line(line)
+                except (Stop, SystemExit) as error:
+                    self.failure = error
+                    self.stop()
+            return self.failure is None
+
     def _handle(self, message: Message) -> None:
         line = json.dumps({"delivery": message.delivery, "database": message.database, **message.event})
         if self._handlers is None:
-            with self._lock:
-                out.line(line)
-            message.done()
+            if self._printed(line):
+                message.done()
+            else:
+                message.release()
             return
         try:
             code = self._handlers.run(line.encode() + b"\n", self._loan, lambda: self._extended(message))
@@ -258,7 +304,8 @@ class _Work:
         if code is None:
             message.release()
         elif code == 0:
-            message.done()
+            if not message.done():
+                complain(f"an event of {message.event.topic} was over when its handler ended: others may have it, too")
         elif self._dead_on_failure and code != TEMPORARY:
             message.dead(f"the handler exited with {code}")
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +26,11 @@ def chance() -> float:
 def new_key() -> str:
     """An idempotency key that nobody else makes."""
     return os.urandom(16).hex()
+
+
+def new_consumer_name() -> str:
+    """A name that no other program gives itself, and that says where it runs: 64 bytes at most."""
+    return f"{socket.gethostname()[:40]}-{os.getpid()}-{os.urandom(2).hex()}"
 
 
 async def async_sleep(seconds: float) -> None:

@@ -56,6 +56,27 @@ async def opened(served: Served, **channel: Any) -> AsyncIterator[Socket]:
         yield one
 
 
+async def test_connections_without_a_name_are_told_apart_by_a_queue_for_one_consumer(served: Served) -> None:
+    await declare(served.rig, "one", single=True)
+    got: list[str] = []
+
+    async def consume(name: str, wire: Socket) -> None:
+        while True:
+            frame = await wire.heard()
+            for event in frame.get("events", ()):
+                got.append(name)
+                wire.say(id=2, channel=1, done=[event["loan"]])
+
+    async with opened(served, queue="one", prefetch=1) as first, opened(served, queue="one", prefetch=1) as second:
+        workers = [asyncio.create_task(consume(*each)) for each in (("first", first), ("second", second))]
+        await publish(served.rig, *range(6))
+        await eventually(lambda: len(got) == 6)
+        assert len(set(got)) == 1, "one of them takes, and the other waits"
+        for one in workers:
+            one.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
 async def lent(one: Socket, most: int) -> list[dict[str, Any]]:
     """Return so many events, of as many frames as they come in."""
     found: list[dict[str, Any]] = []

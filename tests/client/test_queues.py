@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from socket import gethostname
 
 import pytest
 
 from homing_client import ConflictError, NotFoundError
+from homing_client._system import new_consumer_name
 from tests.api.rig import running
 from tests.api.serving import serving
 from tests.client.twins import AnyHoming, Twin, all_of, close, done
@@ -73,3 +75,13 @@ async def test_queues_are_declared_and_deleted(homing: AnyHoming) -> None:
     await done(homing.queues.delete, "alarms", only_empty=True)
     with pytest.raises(NotFoundError):
         await done(homing.queues.get, "alarms")
+
+
+async def test_a_client_that_gives_no_name_has_one_of_its_own(homing: AnyHoming) -> None:
+    for _ in range(2):
+        assert await done(homing.queue("alarms").take, wait="0ms") == []
+    (one,) = await done(homing.queues.consumers, "alarms")
+    assert one["consumer"].startswith(f"{gethostname()[:40]}-")
+    names = {new_consumer_name() for _ in range(20)}
+    assert len(names) > 1
+    assert max(map(len, names)) <= 64

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import orjson
@@ -67,13 +68,17 @@ MOVED: Final = "the caller belongs to another tenant now; connect again"
 
 
 class ConnectSession:
-    """A connection of one caller. It ends when either side closes; what its channels were lent is given back then."""
+    """A connection of one caller. It ends when either side closes; what its channels were lent is given back then.
 
-    def __init__(self, wire: WebSocket, plane: QueuePlane, asker: Asker, clock: Clock) -> None:
+    `name` is the consumer of channels that are given none: a queue for one at a time tells connections apart by it.
+    """
+
+    def __init__(self, wire: WebSocket, plane: QueuePlane, asker: Asker, clock: Clock, name: str) -> None:
         self._wire: Final = wire
         self._plane: Final = plane
         self._asker: Final = asker
         self._clock: Final = clock
+        self._name: Final = name
         self._tenant: Final = asker.tenant()
         self._channels: dict[int, ConnectChannel] = {}
         self._publishing: dict[int, PublishingChannel] = {}
@@ -224,7 +229,7 @@ class ConnectSession:
             self._clock,
             self._send,
             prefetch=told.prefetch,
-            consumer=told.consumer,
+            consumer=told.consumer or self._name,
             auto=told.auto,
         )
         self._channels[told.channel] = channel
@@ -310,6 +315,7 @@ class ConnectSessions:
         self._ports = ports
         self._streams = streams
         self._open: set[ConnectSession] = set()
+        self._numbers = count(1)
 
     def dismiss(self) -> None:
         """End all of them now, or they would keep the node from stopping. They go on elsewhere."""
@@ -328,7 +334,8 @@ class ConnectSessions:
         try:
             plane, asker = needed_queues(ports.queues), self._asker(wire)
             free = self._streams.admit(asker.principal())
-            session = ConnectSession(wire, plane, asker, ports.node.clock)
+            name = f"{ports.node.member.info.node_id}-{next(self._numbers)}"
+            session = ConnectSession(wire, plane, asker, ports.node.clock, name)
         except HomingError as error:
             if free is not None:
                 free()

@@ -41,7 +41,7 @@ class AsyncLink:
         self._session = session
         self._queues = tuple(queues)
         self._workers = workers
-        self._consumer = consumer
+        self._consumer = consumer or session.consumer
         self._inboxes = {queue: AsyncInbox() for queue in queues}
         self._answers: dict[int, AsyncInbox] = {}
         self._numbers = count(len(queues) + 1)

@@ -101,8 +101,11 @@ class AsyncQueue:
         consumer: str = "",
         auto: bool = False,
     ) -> list[AsyncMessage]:
-        """Take up to `limit` events, and wait for the first of them. `auto` settles them at once: at most once."""
-        body = {"max": limit, "wait": duration(wait), "consumer": consumer, "auto": auto}
+        """Take up to `limit` events, and wait for the first of them. `auto` settles them at once: at most once.
+
+        Without a name of a `consumer`, each client has one of its own.
+        """
+        body = {"max": limit, "wait": duration(wait), "consumer": consumer or self._session.consumer, "auto": auto}
         patience = (POLL + POLL + POLL + MARGIN).total_seconds()  # as long as a node waits at most
         asked = Request("POST", _ONE + "/take", path={"name": self.name}, body=body, patience=patience)
         told = body_of(await self._session.exchange(asked))

@@ -40,7 +40,7 @@ class Link:
         self._session = session
         self._queues = tuple(queues)
         self._workers = workers
-        self._consumer = consumer
+        self._consumer = consumer or session.consumer
         self._inboxes = {queue: Inbox() for queue in queues}
         self._answers: dict[int, Inbox] = {}
         self._numbers = count(len(queues) + 1)

@@ -55,6 +55,8 @@ class Session:
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._at = 0
+        self.consumer: Final = _system.new_consumer_name()
+        """As whom it takes from queues where it is given no name: nodes tell programs apart by it."""
 
     @property
     def url(self) -> str:

@@ -105,12 +105,12 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def consumer(node: FakeNode, command: Sequence[str]) -> subprocess.Popen[bytes]:
+def consumer(node: FakeNode, command: Sequence[str], settled: int = 1) -> subprocess.Popen[bytes]:
     """A consumer in a process and a group of its own, to which somebody gives one event."""
     node.answers = [
         (200, {"loan": "30s"}),
         (200, {"events": [{**TAKEN, "event": EVENT}]}),
-        (200, {"settled": 1, "over": [], "events": []}),
+        (200, {"settled": settled, "over": [], "events": []}),
     ]
     words = ["queue", "consume", "alarms", "--dead-on-failure", "--url", node.url, "--exec", " ".join(command)]
     return subprocess.Popen([sys.executable, "-m", "app.cli", *words], start_new_session=True, stderr=subprocess.PIPE)
@@ -164,3 +164,61 @@ async def test_a_command_that_is_none_is_told_before_anything_is_taken(
     assert told.startswith(b"homing: --exec: ")
     assert said.encode() in told
     assert not fake_node.asked
+
+
+async def test_who_handled_an_event_that_others_may_have_is_told(fake_node: FakeNode) -> None:
+    with consumer(fake_node, ["true"], settled=0) as process:
+        try:
+            assert process.stderr is not None
+            said = asyncio.to_thread(process.stderr.readline)
+            assert b"an event of a/1 was over" in await asyncio.wait_for(said, PATIENCE)
+        finally:
+            process.kill()
+
+
+def printer(node: FakeNode, *options: str) -> subprocess.Popen[bytes]:
+    """A consumer that prints events, in a process and a group of its own."""
+    words = ["queue", "consume", "alarms", "--url", node.url, *options]
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-m", "app.cli", *words], start_new_session=True, stdout=pipe, stderr=pipe)
+
+
+async def test_what_nobody_reads_any_more_is_given_back(fake_node: FakeNode) -> None:
+    """As `head` has what it wanted; else each event would count as delivered once, or be done and seen by nobody."""
+    events = {"events": [{**TAKEN, "event": EVENT}], "settled": 1, "over": []}
+    fake_node.answers = [(200, events)]
+    with printer(fake_node, "--parallel", "4") as process:
+        try:
+            assert process.stdout is not None
+            await asyncio.to_thread(process.stdout.readline)
+            process.stdout.close()
+            process.wait(PATIENCE)
+        finally:
+            process.kill()
+    taken = sum(path.endswith("/take") for _, path, _, _ in fake_node.asked)
+    said = settlements(fake_node)
+    assert len(said) == taken, "each is settled, or given back"
+    assert {"release": [TAKEN["loan"]]} in said
+
+
+async def test_ctrl_c_ends_a_consumer_whose_node_is_away(fake_node: FakeNode) -> None:
+    """It would ask again for minutes."""
+    fake_node.answers = [(503, {"type": "urn:homing:problem:unavailable", "status": 503})]
+    with printer(fake_node) as process:
+        try:
+            await eventually(lambda: len(fake_node.asked) >= 6)
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(PATIENCE) == Exit.INTERRUPTED
+        finally:
+            process.kill()
+
+
+async def test_consumers_without_a_name_are_told_apart(fake_node: FakeNode) -> None:
+    """A queue for one consumer at a time would take all of them for one; all threads of one are one."""
+    for _ in range(2):
+        fake_node.answers = [(200, {"events": [{**TAKEN, "event": EVENT}], "settled": 1, "over": []})]
+        with printer(fake_node, "--count", "4", "--parallel", "4") as process:
+            process.communicate(timeout=PATIENCE)
+    names = [body["consumer"] for _, path, _, body in fake_node.asked if path.endswith("/take")]
+    assert all(names)
+    assert [len(set(names[:4])), len(set(names[4:])), len(set(names))] == [1, 1, 2]
