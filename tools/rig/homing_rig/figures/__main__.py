@@ -35,6 +35,7 @@ from homing_rig.figures.outage import outage
 from homing_rig.figures.primaries import channels, primaries
 from homing_rig.figures.primary_away import primary_away
 from homing_rig.figures.profiles import profiles
+from homing_rig.figures.queue_commands import beside
 from homing_rig.figures.queue_declarations import declaring
 from homing_rig.figures.queue_delays import of_one_process
 from homing_rig.figures.queue_peers import peers
@@ -69,6 +70,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "one-process": one_process,
     "profiles": profiles,
     "queues": queues,
+    "queue-commands": beside,
     "queue-peers": peers,
     "queue-declaring": declaring,
     "queue-rocks": of_one_process,

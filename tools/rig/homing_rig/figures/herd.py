@@ -22,8 +22,7 @@ from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_client import AsyncHoming
-from homing_client import HomingError as CallError
-from homing_rig.figures.kit import FigureError, Findings, paced
+from homing_rig.figures.kit import FigureError, Findings, paced, timed
 from homing_rig.harness import cluster_of
 from homing_rig.services import MosquittoProcess, RedisProcess
 from homing_rig.statistics import percentile
@@ -146,26 +145,12 @@ async def _hold(homing: AsyncHoming, ids: Sequence[str], commands: int, patience
 async def _measured(
     homing: AsyncHoming, rate: float, seconds: float = 0.0, until: asyncio.Task[float] | None = None
 ) -> list[float]:
-    """Return how long plain commands take, sorted, at a steady rate for so long, or until something has ended."""
-    took: list[float] = []
-    failed = Counter[str]()
+    """Return how long plain commands for others take, sorted."""
 
     async def call(number: int) -> None:
-        began = perf_counter()
-        try:
-            await homing.call(f"other-{number % OTHERS:02}", "look", timeout="10s")
-        except CallError as error:
-            failed[str(error)[:200]] += 1
-        took.append(perf_counter() - began)
+        await homing.call(f"other-{number % OTHERS:02}", "look", timeout="10s")
 
-    async with asyncio.TaskGroup() as calls:
-        async for number in paced(rate, None if until is not None else max(1, round(rate * seconds))):
-            if until is not None and until.done():
-                break
-            calls.create_task(call(number))
-    if failed:
-        raise FigureError(f"commands of others have failed: {dict(failed)}")
-    return sorted(took)
+    return await timed(call, rate, seconds, until)
 
 
 async def _come_back(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -15,6 +16,7 @@ import orjson
 
 from app.core.errors import HomingError
 from app.runtime.system import SystemClock
+from homing_client import HomingError as CallError
 from homing_rig.machine import describe_machine
 from homing_rig.statistics import median, percentile
 
@@ -137,6 +139,37 @@ async def paced(rate: float, number: int | None = None) -> AsyncIterator[int]:
     for at in count() if number is None else range(number):
         await asyncio.sleep(max(0.0, began + at / rate - perf_counter()))
         yield at
+
+
+async def timed(
+    call: Callable[[int], Awaitable[object]],
+    rate: float,
+    seconds: float = 0.0,
+    until: asyncio.Task[Any] | None = None,
+) -> list[float]:
+    """The seconds that calls take, sorted, at a steady rate for so long, or until something has ended.
+
+    `call` is given a number. FigureError where one of them fails.
+    """
+    took: list[float] = []
+    failed = Counter[str]()
+
+    async def one(number: int) -> None:
+        began = perf_counter()
+        try:
+            await call(number)
+        except CallError as error:
+            failed[str(error)[:200]] += 1
+        took.append(perf_counter() - began)
+
+    async with asyncio.TaskGroup() as calls:
+        async for number in paced(rate, None if until is not None else max(1, round(rate * seconds))):
+            if until is not None and until.done():
+                break
+            calls.create_task(one(number))
+    if failed:
+        raise FigureError(f"commands have failed: {dict(failed)}")
+    return sorted(took)
 
 
 def seconds_since(instant: str) -> float:

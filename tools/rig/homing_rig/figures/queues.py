@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import count
+from math import inf
 from time import perf_counter
 from typing import Annotated, Any, Final
 
@@ -55,11 +56,25 @@ class _Spent:
     at: float
 
 
+class SettlingPace:
+    """Lets consumers settle so many events a second, all of them together; those that are late need not wait."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._began = perf_counter()
+        self._settled = 0
+
+    async def wait(self, events: int) -> None:
+        """Until so many more may be settled."""
+        self._settled += events
+        await asyncio.sleep(max(0.0, self._began + self._settled / self._rate - perf_counter()))
+
+
 class QueueBench:
     """Nodes with a log of events, and another Redis for the group."""
 
     def __init__(self, cluster: Cluster, redis: Redis, peer: Redis, http: aiohttp.ClientSession, events: int) -> None:
-        self._cluster = cluster
+        self.cluster: Final = cluster
         self._redis = redis
         self._peer = peer
         self._http = http
@@ -70,7 +85,7 @@ class QueueBench:
     async def fill(self) -> None:
         """Put the events into the log, which all turns read."""
         numbers = [{"topic": f"site/dock-{n % DEVICES}/event", "data": data_of(n)} for n in range(self._events)]
-        nodes = _around(self._cluster)
+        nodes = _around(self.cluster)
         for at in range(0, self._events, PAGE):
             await self._call("POST", f"{next(nodes)}/v1/events", numbers[at : at + PAGE])
 
@@ -91,23 +106,24 @@ class QueueBench:
     async def declare(self, name: str, start: str, *topics: str) -> None:
         """Declare a queue of what is on these topics."""
         body = {"routes": [{"database": "events", "topic": one} for one in topics], "start": start}
-        await self._call("PUT", f"{self._cluster.nodes[0].url}/v1/queues/{name}", body)
+        await self._call("PUT", f"{self.cluster.nodes[0].url}/v1/queues/{name}", body)
 
     async def delete(self, name: str) -> None:
         """Delete a queue."""
-        await self._call("DELETE", f"{self._cluster.nodes[0].url}/v1/queues/{name}", None)
+        await self._call("DELETE", f"{self.cluster.nodes[0].url}/v1/queues/{name}", None)
 
-    async def turn(self, turns: QueueTurns, prefetch: int, *, ordered: bool) -> None:
-        """Declare a queue of all events, and let ten consumers settle them."""
-        url, name = self._cluster.nodes[0].url, next(self._names)
+    async def turn(self, turns: QueueTurns, prefetch: int, *, ordered: bool = False, rate: float = inf) -> None:
+        """Declare a queue of all events, and let ten consumers settle them, at this rate at most."""
+        url, name = self.cluster.nodes[0].url, next(self._names)
         routes = [{"database": "events", "topic": "site/#"}]
         order = {"order": "device"} if ordered else {}
         before = await self._spent(self._redis)
         await self._call("PUT", f"{url}/v1/queues/{name}", {"routes": routes, "start": "-1h", "loan": "5m", **order})
-        left = asyncio.Semaphore(0)
+        left, pace = asyncio.Semaphore(0), SettlingPace(rate)
         async with asyncio.TaskGroup() as group:
-            nodes = _around(self._cluster)
-            workers = [group.create_task(self._consume(next(nodes), name, prefetch, left)) for _ in range(CONSUMERS)]
+            nodes = _around(self.cluster)
+            settling = [self._consume(next(nodes), name, prefetch, left, pace) for _ in range(CONSUMERS)]
+            workers = [group.create_task(one) for one in settling]
             for _ in range(self._events):
                 await left.acquire()
             for one in workers:
@@ -126,7 +142,7 @@ class QueueBench:
     async def feed(self, queues: Sequence[str], events: int) -> float:
         """Publish events of which each of these queues gets each, and let them be taken; µs of all for an event."""
         before = await self._spent(self._redis)
-        nodes = _around(self._cluster)
+        nodes = _around(self.cluster)
         async with self._http.ws_connect(f"{next(nodes)}/v1/connect", max_msg_size=0) as wire:
             for number, name in enumerate(queues, 1):
                 await wire.send_json({"id": number, "open": {"channel": number, "queue": name, "auto": True}})
@@ -147,13 +163,16 @@ class QueueBench:
             said = [{"topic": f"fed/dock-{n % DEVICES}", "data": data_of(n)} for n in range(at, min(at + PAGE, events))]
             await self._call("POST", f"{next(nodes)}/v1/events", said)
 
-    async def _consume(self, url: str, queue: str, prefetch: int, settled: asyncio.Semaphore) -> None:
+    async def _consume(
+        self, url: str, queue: str, prefetch: int, settled: asyncio.Semaphore, pace: SettlingPace
+    ) -> None:
         async with self._http.ws_connect(f"{url}/v1/connect", max_msg_size=0) as wire:
             await wire.send_json({"id": 1, "open": {"channel": 1, "queue": queue, "prefetch": prefetch}})
             async for message in wire:
                 frame = orjson.loads(message.data)
                 if "events" in frame:
                     done = [one["loan"] for one in frame["events"]]
+                    await pace.wait(len(done))
                     await wire.send_str(orjson.dumps({"id": len(done), "channel": 1, "done": done}).decode())
                 elif "settled" in frame:
                     for _ in range(frame["settled"]):
@@ -197,11 +216,11 @@ class QueueBench:
 
     async def delays(self, seconds: float) -> list[float]:
         """Publish at a steady rate to one node; the time until a consumer of another node has each (ms)."""
-        return await delays(self._http, self._cluster.nodes[0].url, self._cluster.nodes[-1].url, seconds)
+        return await delays(self._http, self.cluster.nodes[0].url, self.cluster.nodes[-1].url, seconds)
 
     async def _spent(self, redis: Redis) -> _Spent:
         told = await redis.info("cpu")
-        nodes = sum(sum(psutil.Process(one.pid).cpu_times()[:2]) for one in self._cluster.nodes)
+        nodes = sum(sum(psutil.Process(one.pid).cpu_times()[:2]) for one in self.cluster.nodes)
         return _Spent(told["used_cpu_user"] + told["used_cpu_sys"], nodes, perf_counter())
 
     async def _call(self, method: str, url: str, body: Json | list[Json] | None) -> None:
