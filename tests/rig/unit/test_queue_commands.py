@@ -13,6 +13,7 @@ async def test_commands_are_answered_beside_a_queue_that_keeps_to_its_rate() -> 
     await beside(findings, rate=500, commands=5, rounds=1, seconds=2, nodes=1)
     figures = {one.name: one for one in findings.entries if isinstance(one, Figure)}
     assert 0 < figures["events settled a second"].value <= 500
+    assert figures["commands that failed"].value == 0
     assert figures["p99 of commands, calm"].value > 0
     assert figures["p99 beside to p99 calm"].most == 1.5
     (note,) = [one for one in findings.entries if isinstance(one, str)]
