@@ -46,7 +46,8 @@ class Approver:
 
         Of thousands that are held few wait for a person, so each of the others is read once. StoreUnavailableError.
         """
-        entries = sorted(await self._store.held(), key=lambda one: one.until)
+        held = await self._store.held()
+        entries = sorted(held, key=lambda one: one.until)
         ids = [one.command_id for one in entries[:MOST_LOOKED_AT]]
         self._others.intersection_update(ids)
         unknown = [one for one in ids if one not in self._others]
@@ -58,7 +59,7 @@ class Approver:
                     yield command
                 else:
                     self._others.add(command.id)
-        if len(entries) > MOST_LOOKED_AT:
+        if held.unread or len(entries) > MOST_LOOKED_AT:
             yield None
 
     async def decide(self, command: Command, decision: ApprovalDecision) -> None:
