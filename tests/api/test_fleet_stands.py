@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.core.messages import ReceivedMessage
-from tests.api.rig import Rig, homing_with, running
+from tests.api.rig import Rig, homing_with, is_ready, running
 from tests.api.test_fleets import RUNS, Json, becomes, begin, counted, docks, post, tell
-from tests.api.test_held import RULES, ready
+from tests.api.test_held import RULES
 from tests.waiting import eventually
 
 
@@ -19,7 +19,7 @@ async def held(rig: Rig) -> list[Json]:
 async def test_what_is_held_of_a_paused_run_waits_until_it_goes_on_and_nothing_else_does(tmp_path: Path) -> None:
     """An interlock keeps all of it back at first."""
     async with running(events={"url": "memory://"}, profiles={"dir": homing_with(tmp_path, RULES)}) as rig:
-        await ready(rig)
+        await eventually(lambda: is_ready(rig))
         await tell(rig, docks(3))
         run = await begin(rig, docks(3), in_flight=2)
         await counted(rig, run, handed=2, waiting=1)

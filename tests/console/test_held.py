@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import expect
+from playwright.async_api import Request, expect
 
 from tests.console.conftest import OpenPage
 from tests.console.site import EVENTS, Site, has_events, site, tell_presence
@@ -62,7 +62,12 @@ async def test_what_is_sent_is_not_shown_as_held_any_more(there: Site, open_page
     async with open_page(there.page("held")) as page:
         await page.clock.install()
         read: list[str] = []
-        page.on("requestfinished", lambda request: request.url.endswith("/explain") and read.append(request.url))
+
+        def note(request: Request) -> None:
+            if request.url.endswith("/explain"):
+                read.append(request.url)
+
+        page.on("requestfinished", note)
         await page.goto(there.page(f"commands/{held}"))
         waits = page.get_by_role("region", name="What it waits for")
         await expect(waits).to_be_visible()

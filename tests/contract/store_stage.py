@@ -121,7 +121,8 @@ class Stage:
         if isinstance(claimed, Claimed) and store in self.redis:
             await self.client.flushall()
             for key, value, left in before:
-                await self.client.restore(key, max(0, left), value)
+                if value is not None:
+                    await self.client.restore(key, max(0, left), value)
             assert await store.starts.reclaim(KeptClaim(claimed, token, 0.0), node) in (Reclaimed.AGAIN, Reclaimed.KEPT)
         return claimed
 

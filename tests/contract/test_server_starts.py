@@ -90,7 +90,7 @@ async def test_a_claim_that_was_forgotten_is_in_place_again(at: Forgetful) -> No
     assert command is not None
     assert command.hold is not None
     assert (command.state, command.home_node, command.hold.claims) == (S.PENDING, "node-a", 1)
-    assert await at.store.held() == []
+    assert [*await at.store.held()] == []
     assert await at.other.claim(held.command_id, "node-b", "another claim") is None
     assert (await at.other.respond(answer(held), "node-b")).verdict is MatchResult.WON
 

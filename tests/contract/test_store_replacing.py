@@ -211,7 +211,7 @@ async def test_a_device_and_a_lane_that_are_full_have_room_for_what_replaces(sto
     with pytest.raises(TooManyHeldError):
         await store.register(registration(held=HOUR, replaces="another"))
     await held(store, replaces="m7")
-    assert len(await store.held()) == MOST_HELD
+    assert len([*await store.held()]) == MOST_HELD
 
 
 async def test_a_full_lane_refuses_what_replaces_one_that_is_not_in_it(store: StateStore) -> None:
