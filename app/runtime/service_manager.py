@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 TIMES: Final = 3
-"""How often a manager that watches is told within its time that this process lives."""
+"""The number of times that a manager that watches is told within its time that this process lives."""
 
 
 class ServiceManager:

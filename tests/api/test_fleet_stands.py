@@ -1,4 +1,4 @@
-"""What is held of a fleet run that stands: nobody sends it while a run is paused, nor when it was aborted."""
+"""Held commands of a fleet run that stands: nobody sends them while a run is paused, nor when it was aborted."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ async def test_a_dock_that_asks_is_answered_and_it_is_counted(dock: Dock) -> Non
 
 
 async def test_a_device_that_asks_was_heard(dock: Dock) -> None:
-    """What waits for it is sent then."""
+    """Commands that wait for it are sent then."""
     dock.say("thing/product/D1/requests", event(method="airport_organization_get"))
     await eventually(lambda: len(dock.told) == 1)
     asked = {"method": "cover_open", "profile": "dji", "hold": "1h"}

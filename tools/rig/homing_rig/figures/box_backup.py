@@ -21,7 +21,7 @@ AT_ONCE: Final = 32
 MOST_TRIES: Final = 4
 """A folder that has not grown after so many times what it should have does not keep events."""
 SETTLE_SECONDS: Final = 10.0
-"""How long RocksDB may go on sorting what was written."""
+"""The time for which RocksDB may go on sorting what was written."""
 WINDOW: Final = 1000
 """Messages that may be under way: fewer than the Receive Maximum of the broker."""
 HOUR: Final = 3600
