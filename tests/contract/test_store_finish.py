@@ -165,6 +165,19 @@ class TestRead:
         assert gone.finished_at > 0
         assert json.loads(gone.error or b"")["code"] == "gone"
 
+    async def test_an_id_that_no_key_can_have_is_gone_as_well(self, store: StateStore) -> None:
+        """Whoever waits for it would wait for ever, and so would those who were asked for with it."""
+        done = registration()
+        await store.register(done)
+        won = await store.respond(answer(done), "node-a")
+        unknown = ["", "no command id", new_id("dock-1") + "x", "999" + new_id("dock-1")[3:], "a}b{c:*\0é"]
+        *gone, outcome = await store.outcomes([*unknown, done.command_id])
+        assert outcome == won.outcome
+        assert [one and (one.command_id, one.state) for one in gone] == [
+            (one, CommandState.TIMED_OUT) for one in unknown
+        ]
+        assert {json.loads(one.error or b"")["code"] for one in gone if one is not None} == {"gone"}
+
     async def test_pending_commands_of_a_node_come_soonest_deadline_first(self, store: StateStore) -> None:
         wanted = [registration(f"dock-{i}", timeout=timedelta(seconds=90 - i * 7 % 30)) for i in range(30)]
         others = [registration("dock-1", home="node-b"), registration("dock-2", home="node-aa")]

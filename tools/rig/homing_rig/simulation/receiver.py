@@ -31,6 +31,8 @@ HOOK: Final = Endpoint(
 """It wants to be told of everything."""
 _REFUSED: Final = 0.1
 _LOST: Final = 0.2
+_LONGEST: Final = 0.2
+"""The most seconds that it works on a delivery before it replies: a node may die meanwhile."""
 
 
 class Receiver:
@@ -43,6 +45,10 @@ class Receiver:
         """By the id of a command: the states that it was told, each once."""
         self.unsigned: list[str] = []
         """The ids of events whose signature is wrong."""
+
+    def work(self, event_id: str) -> float:
+        """Draw for how many seconds it works on an attempt, after it has taken it."""
+        return self._make_chance(f"receiver/{event_id}/{self._attempts[event_id]}").uniform(0.0, _LONGEST)
 
     def take(self, headers: Mapping[str, str], body: bytes) -> Reply:
         """Take a delivery, or refuse it."""
@@ -85,7 +91,7 @@ class SimSender:
         del url
         await asyncio.sleep(self._way.delay())
         reply = self._receiver.take(headers, body)
-        await asyncio.sleep(self._way.delay())
+        await asyncio.sleep(self._receiver.work(headers["webhook-id"]) + self._way.delay())
         return reply
 
     async def close(self) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import structlog
 
+from app.core.commands.command import CommandState
 from homing_rig.chaos.checker import check
-from homing_rig.chaos.history import encode
+from homing_rig.chaos.history import Event, FinalRead, encode
 from homing_rig.chaos.report import Report
 from homing_rig.simulation.guards import guarded
 from homing_rig.simulation.loop import SimLoop, bury, lane_name
@@ -77,8 +78,10 @@ def _run(loop: SimLoop, plan: Plan, told: Told | None) -> Finding:
 
 
 def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Finding:
-    report = check(enumerate(world.excused.others(world.recording.events), 1))
+    events = world.excused.others(world.recording.events)
+    report = check(enumerate(events, 1))
     breaches = [Breach(f"{one.invariant} {one.kind}", one.sentence) for one in report.violations]
+    breaches += _early(events)
     breaches += [Breach("L1 unrest", one) for one in world.unrest]
     breaches += [Breach("L2 not_served", one) for one in world.unserved]
     breaches += [Breach("I6 mistold", one) for one in world.mistold]
@@ -90,6 +93,15 @@ def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Find
     counted = [sorted(node.counters.items()) for node in world.nodes.values()]
     digest = world.recording.digest(loop.steps, counted)
     return Finding(plan, digest, tuple(breaches), loop.steps, loop.time(), report, world.census.marks, world.recording)
+
+
+def _early(events: Iterable[Event]) -> Iterator[Breach]:
+    """Time-outs before the deadline: real clocks differ by more than what would tell, and these do not."""
+    for event in events:
+        if not isinstance(event, FinalRead) or event.state != CommandState.TIMED_OUT or event.overrun is None:
+            continue
+        if event.overrun < 0:
+            yield Breach("L3 early", f"{event.command_id} timed out {-event.overrun:.3f} s before its deadline")
 
 
 @contextmanager
