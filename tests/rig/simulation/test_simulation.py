@@ -96,7 +96,7 @@ def test_seeds_find_nothing_in_the_product_and_meet_what_they_must(seeds: int) -
     hit = [name.split(" command ") for name in met if " command " in name]
     assert {kind for kind, _ in hit} == {*TroubleKind}
     assert {stage for _, stage in hit} == {*Stage}
-    assert {"counter adoption.responses", "counter lease.lost", "counter sweep.timed_out"} <= met
+    assert {"counter adoption.responses", "counter lease.lost", "counter repeat.sent", "counter sweep.timed_out"} <= met
     assert len(met & set(possible())) > len(possible()) / 2
 
 

@@ -57,10 +57,6 @@ class RedisModel:
         """True if somebody has the right to adopt a session."""
         return any(name.startswith("mqtt:adoption:") and self._live(name) is not None for name in tuple(self._values))
 
-    def flush(self) -> None:
-        """FLUSHALL."""
-        self._values.clear()
-
     def kept(self) -> dict[str, tuple[Value, float]]:
         """All that it has, for `restore`."""
         return {
