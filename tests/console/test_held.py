@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Request, expect
+from playwright.async_api import expect
 
 from tests.console.conftest import OpenPage
 from tests.console.site import EVENTS, Site, has_events, site, tell_presence
@@ -61,17 +61,13 @@ async def test_what_is_sent_is_not_shown_as_held_any_more(there: Site, open_page
     held = await there.send("cover_open", device="dock-1", hold="8h")
     async with open_page(there.page("held")) as page:
         await page.clock.install()
-        read: list[str] = []
-
-        def note(request: Request) -> None:
-            if request.url.endswith("/explain"):
-                read.append(request.url)
-
-        page.on("requestfinished", note)
+        answered: list[str] = []
+        page.on("requestfinished", lambda request: answered.append(request.url))
         await page.goto(there.page(f"commands/{held}"))
         waits = page.get_by_role("region", name="What it waits for")
         await expect(waits).to_be_visible()
-        await eventually(lambda: len(read) > 1)  # once more after the first event of the stream
+        explained = f"{there.url}/v1/commands/{held}/explain"
+        await eventually(lambda: answered.count(explained) > 1)  # once more after the first event of the stream
         await tell_presence(there, ["dock-1"])
 
         async def is_sent() -> bool:
