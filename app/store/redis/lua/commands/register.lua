@@ -1,6 +1,6 @@
 -- Put a command on record and make it wait for its responses, or join the one that its idempotency key stands for.
 -- A key that stands for a command which was not sent is free.
--- Uses admission, clock, keys, lines, lives, match, news, outcome, places, record, replacing, superseding, topics.
+-- Uses admission, clock, keys, lines, lives, match, namesakes, news, outcome, places, record, superseding, topics.
 --
 -- KEYS  1 record  2 due  3 list
 --       then the topics, those by order first; then the correlations; then the idempotency key, if there is one
