@@ -1,4 +1,4 @@
-"""Held commands of a fleet run that stands: nobody sends them while a run is paused, nor when it was aborted."""
+"""Commands that are held of a fleet run that stands: nobody sends them while it is paused, nor once it was aborted."""
 
 from __future__ import annotations
 

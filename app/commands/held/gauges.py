@@ -47,7 +47,7 @@ class WaitingPlace(Protocol):
 
     @property
     def overdue(self) -> float:
-        """For how many seconds the one that is due first has been so."""
+        """The seconds for which the one that is due first has been so."""
 
 
 class HeldGauges:

@@ -1,4 +1,4 @@
-"""Knows which fleet runs stand: what of them is held is not sent meanwhile."""
+"""Tells whether fleet runs stand: what of them is held is not sent meanwhile."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ class WaitingDevices(Observer):
 
     @property
     def overdue(self) -> float:
-        """For how many seconds the device that is due first has been so."""
+        """The seconds for which the device that is due first has been so."""
         first = self._devices.get(next(iter(self._turns), ""))
         due = [self._due[0][0]] if self._due else []
         return max(0.0, self._now() - min([*due, *(() if first is None else (first.due,))], default=inf))
