@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.store.holds import HeldEntries
 from tests.api.rig import homing_with, running
 from tests.api.test_access import OWN, Site, guarded
 from tests.api.test_two_persons import PROFILE, becomes, decide, listed, person, proposal, site, tag
@@ -20,6 +21,21 @@ async def test_a_fleet_run_is_no_way_round(site: Site) -> None:
         headers={**site.headers("anna"), "Idempotency-Key": "r"},
     )
     assert refused.status_code == 403, refused.text
+
+
+async def test_a_list_says_that_a_part_of_the_store_could_not_be_asked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one primary of a Redis Cluster is away: what is at the others is listed."""
+    command = await proposal(site)
+    known = await site.rig.store.held()
+
+    async def held() -> HeldEntries:
+        return HeldEntries(known.entries, frozenset({0}))
+
+    monkeypatch.setattr(site.rig.store, "held", held)
+    answer = (await site.rig.http.get("/v1/approvals", headers=site.headers("ben"))).json()
+    assert ([one["command"]["id"] for one in answer["approvals"]], answer["more"]) == ([command["id"]], True)
 
 
 async def test_a_list_has_as_many_as_were_asked_for(site: Site) -> None:
