@@ -70,27 +70,6 @@ async def test_who_holds_it_again_after_a_loss_has_a_later_epoch(make: Make, red
     assert later > epoch
 
 
-async def test_an_epoch_grows_though_its_server_has_forgotten_it(make: Make, redis_server: RedisProcess) -> None:
-    """Shards on other servers of a Redis Cluster remember it, and refuse whoever has an earlier one for ever."""
-    role = make(LEASE)
-    async with asyncio.timeout(PATIENCE), Redis.from_url(redis_server.url) as client:
-        known = 0
-        for _ in range(3):  # more than a number that is counted from 1 would reach
-            known = await role.hold() or 0
-            await role.release()
-        await client.delete(keys.epoch("intake"), keys.role("intake"))
-        assert (await role.hold() or 0) > known
-
-
-async def test_an_epoch_grows_though_the_clock_of_its_server_was_set_back(
-    make: Make, redis_server: RedisProcess
-) -> None:
-    ahead = 10**14
-    async with asyncio.timeout(PATIENCE), Redis.from_url(redis_server.url) as client:
-        await client.set(keys.epoch("intake"), ahead)
-        assert await make(LEASE).hold() == ahead + 1
-
-
 @pytest.mark.parametrize("told", ["before it waits", "while it waits"])
 async def test_what_a_dead_node_held_is_taken_without_waiting_for_its_lease(make: Make, told: str) -> None:
     dead, next_one = make(LEASE, "n1"), make(LEASE, "n2")
@@ -103,9 +82,7 @@ async def test_what_a_dead_node_held_is_taken_without_waiting_for_its_lease(make
             await asyncio.sleep(0.2)
             next_one.gone("n1")
         later = await waiting
-        assert epoch is not None
-        assert later is not None
-        assert later > epoch
+        assert (epoch, later) == (1, 2)
         still = asyncio.create_task(dead.still_held())
         await dead.lost()  # were it alive, it would notice
         still.cancel()

@@ -17,7 +17,7 @@
 | `mqtt:structures:<database>` | hash | structures of topics | with the oldest generation |
 | `mqtt:database:<database>` | string | its number of shards | never |
 | `mqtt:role:{<name>}` | string | who holds a role | lease time |
-| `mqtt:epoch:{<name>}` | string | the number of the latest turn | never |
+| `mqtt:epoch:{<name>}` | string | how often it was taken | never |
 """
 
 from __future__ import annotations

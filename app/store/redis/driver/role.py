@@ -1,8 +1,4 @@
-"""A role in Redis: a lease that is renewed, and a number that grows each time that it changes hands.
-
-Shards of the event log keep the number, too, on servers of their own. So it grows even where its server has forgotten
-it (ADR 0231).
-"""
+"""A role in Redis: a lease that is renewed, and a number that grows each time that it changes hands."""
 
 from __future__ import annotations
 
@@ -136,7 +132,7 @@ class RedisRole:
         names = [keys.role(self._name), keys.epoch(self._name)]
         gone = self._gone
         self._hurry.clear()
-        arguments: list[str | bytes | int] = [self._holder, round(self._lease * 1000), gone, 1]
+        arguments: list[str | bytes | int] = [self._holder, round(self._lease * 1000), gone]
         try:
             epoch = int(await self._redis.run_script(ROLE, names, arguments, self._lease / RENEWALS))
         except UnavailableError:

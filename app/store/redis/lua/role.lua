@@ -1,8 +1,6 @@
 -- Takes a role that nobody has, or that somebody has who is known to be dead, or renews it.
 -- KEYS: its lease, its epoch.
--- ARGV: who, for how many ms, what the name of a holder begins with who is known to be dead, or '', and '1' where
---   others keep the latest epoch in another slot. Then it is at least the time in milliseconds: a server that has
---   forgotten the epoch, and not what others keep, would give one again, or one that they refuse.
+-- ARGV: who, for how many ms, and what the name of a holder begins with who is known to be dead, or ''.
 -- Reply: the epoch, or 0 when somebody else has it.
 -- Writes: both; the epoch when the role changes hands.
 
@@ -10,13 +8,9 @@ local holder = redis.call('GET', KEYS[1])
 local gone = holder and ARGV[3] ~= '' and string.sub(holder, 1, #ARGV[3]) == ARGV[3]
 if holder and holder ~= ARGV[1] and not gone then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-local epoch = tonumber(redis.call('GET', KEYS[2]))
+local epoch = redis.call('GET', KEYS[2])
 if holder ~= ARGV[1] or not epoch then
-  epoch = (epoch or 0) + 1
-  if ARGV[4] == '1' then
-    local time = redis.call('TIME')
-    epoch = math.max(epoch, time[1] * 1000 + math.floor(time[2] / 1000))
-  end
-  redis.call('SET', KEYS[2], string.format('%.0f', epoch))
+  epoch = tostring((tonumber(epoch) or 0) + 1)
+  redis.call('SET', KEYS[2], epoch)
 end
-return epoch
+return tonumber(epoch)
