@@ -166,7 +166,7 @@ class TestRead:
         assert json.loads(gone.error or b"")["code"] == "gone"
 
     async def test_an_id_that_no_key_can_have_is_gone_as_well(self, store: StateStore) -> None:
-        """Whoever waits for it would wait for ever, and so would those who were asked for with it."""
+        """A caller would wait for it for ever, and so would those of commands that were asked for with it."""
         done = registration()
         await store.register(done)
         won = await store.respond(answer(done), "node-a")

@@ -26,7 +26,7 @@ def adoption_is_noted_too_early() -> None:
 
 
 def deliveries_die_with_their_node() -> None:
-    """What a node had claimed of a webhook when it died is tried by nobody else."""
+    """A delivery that a node had claimed when it died is tried by nobody else."""
     webhooks = product_class("app.store.memory.webhooks.MemoryWebhooks")
     claim = webhooks.claim
 
@@ -102,7 +102,7 @@ def missed_ends_are_forgotten() -> None:
 
 
 def notices_are_forgotten_too_early() -> None:
-    """What a webhook is to be told leaves the outbox before it is in the queue."""
+    """A notice for a webhook leaves the outbox before it is in the queue."""
     collector = product_class("app.webhooks.collector.Collector")
 
     async def collect(self: Any, partitions: Any) -> bool:

@@ -33,7 +33,7 @@ def test_mutant_is_found(name: str) -> None:
 @pytest.mark.mutants
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_found_without_a_seed_that_is_known(name: str) -> None:
-    """What takes many seeds is not part of an ordinary run: `scripts/mutants`."""
+    """It takes many seeds, so it is not part of an ordinary run: `scripts/mutants`."""
     assert_found(name, range(MUTANTS[name].within))
 
 

@@ -172,7 +172,7 @@ class Plan:
 
     @property
     def longest(self) -> float:
-        """The time for which the longest of the troubles lasts."""
+        """The seconds that the longest of the troubles lasts."""
         return max((one.seconds for one in self.troubles if one.kind is not TroubleKind.CLOCK), default=0.0)
 
 
