@@ -31,11 +31,13 @@ from app.store.commands import Query
 from app.store.declared import DocumentChange
 from app.store.engine import open_events
 from app.store.fleets import RunChange, Written
+from app.store.holds import Claimed
 from app.store.queues import TakeCall
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.doctor import RedisFacts, inspect
 from app.store.redis.queues import RedisQueues
 from app.store.redis.rights import CHANNELS, COMMANDS, KEYS, OPTIONAL
+from app.store.server_starts import KeptClaim
 from tests.contract.session_places import RedisPlace
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.contract.test_store_fleets import record
@@ -244,7 +246,9 @@ async def of_held_commands(store: RedisStateStore) -> None:
     assert held.command_id in [one.command_id for one in await store.held()]
     assert await store.claim(held.command_id, "node-b", "t1")
     assert await store.give_back(held.command_id, "t1")
-    assert await store.claim(held.command_id, "node-b", "t2", await store.starts.starts())
+    claimed = await store.claim(held.command_id, "node-b", "t2", await store.starts.starts())
+    assert isinstance(claimed, Claimed)
+    await store.starts.reclaim(KeptClaim(claimed, "t2", 0.0), "node-b")
     await store.starts.enter("node-b", frozenset({"a start"}))
     await store.respond(answer(held), "node-b")
     for approves in (True, False):

@@ -50,7 +50,7 @@ def scripts_calls(commands: list[str]) -> Iterator[tuple[list[str], list[str]]]:
         if words[0].upper() == "EVALSHA":
             yield declared, touched
             declared, touched = words[3 : 3 + int(words[2])], []
-        elif " lua]" in line and words[0].upper() not in ("TIME", "PUBLISH"):
+        elif " lua]" in line and words[0].upper() not in ("TIME", "PUBLISH", "INFO"):
             touched.append(words[1])
     yield declared, touched
 
