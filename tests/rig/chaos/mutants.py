@@ -326,14 +326,14 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
                 short_wait_is_enough,
                 "FORGET",
                 ("held_twice", "answer_lost"),
-                faults="1.9 fail_over redis 0.5\n4.9 fail_over redis 0.5\n",
+                faults="1.25 fail_over redis 0.5\n3.75 fail_over redis 0.5\n6.4 fail_over redis 0.5\n",
                 commands=600,
             ),
             Mutant(
                 forgets_what_it_claims,
                 "FORGET-ALONE",
                 ("held_twice",),
-                faults="1.5 fail_over redis 0.5\n4 fail_over redis 0.5\n6.5 fail_over redis 0.5\n",
+                faults="1.25 fail_over redis 0.5\n3.75 fail_over redis 0.5\n6.4 fail_over redis 0.5\n",
                 commands=600,
             ),
             # Frozen for longer than commands have, and not for so long that its session is another's; and the budget of
