@@ -23,7 +23,7 @@ MODULE: Final = "app.profiles.tools.draft"
 MOST_MEMORY: Final = 1024 * MIB
 """The address space of a process beside a node whose own memory has no bound."""
 LEAST_MEMORY: Final = 96 * MIB
-"""It takes 60 of them with the largest of the shipped profiles."""
+"""The least address space of such a process. The largest of the shipped profiles takes 60 MiB."""
 GIVEN: Final = ("PATH", "PYTHONPATH", "LANG", "LC_ALL")
 """The variables that a process that tries profiles is given: others of this environment may have secrets."""
 

@@ -62,20 +62,20 @@ class Adapters:
     """Makes what asks who is there, under an MQTT client id; None where nobody else can be."""
     store_measures: StoreMeasures = field(default_factory=StoreMeasures)
     identity: NodeIdentity | None = None
-    """Who the node is, where its store knows; else the node makes an id and a session at each start."""
+    """The identity of the node, where its store knows it; else the node makes an id and a session at each start."""
     new_secret: Callable[[], str] = new_secret
     random_bytes: Callable[[int], bytes] = random_bytes
     resident_bytes: Callable[[], int] = resident_bytes
     wake_key: WakeKey = field(default_factory=new_wake_key)
     """The same as the store's, or no wake-up is believed."""
     directory: AccessDirectory | None = None
-    """Who may do what; None: everybody may do everything."""
+    """The directory that says who may do what; None: everybody may do everything."""
     events: EventEngine | None = None
-    """What keeps events; None: nothing does."""
+    """The engine that keeps events; None: nothing does."""
     sweep_slice: int = SLICE
     """Partitions of one sweep, at most."""
     sessions: SessionStore | None = None
-    """What keeps the sessions of a broker in this node; None: they are in memory alone."""
+    """The store of the sessions of a broker in this node; None: they are in memory alone."""
     open_intake: OpenSession | None = None
     """The same as `open_mqtt` for sessions that bring events in."""
     open_listener: Callable[[str], MqttClient] | None = None

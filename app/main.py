@@ -24,6 +24,7 @@ from app.command_plane.observed import event_spans, open_observers
 from app.command_plane.plane import CommandPlane, open_commands
 from app.command_plane.way_out import CommandSurroundings
 from app.commands.held.rights import may_send
+from app.core.clock import Clock
 from app.drafts import open_drafts
 from app.events.known import KnownFromEvents
 from app.events.plane import open_event_plane
@@ -33,7 +34,7 @@ from app.membership import open_canary, open_membership
 from app.node import Node
 from app.overview import NodeDeaths
 from app.plane import HasPlane, observers_of, services_of
-from app.queues.plane import open_queues
+from app.queues.plane import QueuePlane, open_queues
 from app.queues.pusher import QueueParcels
 from app.replies.plane import open_replies
 from app.runtime.services import Services
@@ -59,14 +60,13 @@ class Homing:
     ) -> None:
         kernel = open_kernel(settings, adapters)
         access = open_access(kernel)
-        broker = open_broker(kernel, access)
         audit = open_audit(kernel, access)
+        broker = open_broker(kernel, access, None if audit is None else audit.recorder)
         authority = Everybody() if access is None else access.authority
         webhooks = open_webhooks(kernel, tenant_of=authority.tenant_of, render=command_json)
         events = open_event_plane(kernel, access, event_spans(kernel), lambda: self.node.info)
         queues = open_queues(kernel, events, authority.tenant_of)
-        if webhooks is not None and queues is not None:
-            webhooks.sources.queues = QueueParcels(queues, event_json, kernel.clock)
+        _let_webhooks_take(webhooks, queues, kernel.clock)
         known = KnownFromEvents(events)
         observed = open_observers(kernel, observers_of([audit, webhooks, events]))
         replies = open_replies(kernel, observed.observers, known.last_entry)
@@ -141,6 +141,11 @@ def _around_commands(known: KnownFromEvents, webhooks: WebhookPlane | None, auth
         last_event=known.last_event,
         may_send=partial(may_send, authority),
     )
+
+
+def _let_webhooks_take(webhooks: WebhookPlane | None, queues: QueuePlane | None, clock: Clock) -> None:
+    if webhooks is not None and queues is not None:
+        webhooks.sources.queues = QueueParcels(queues, event_json, clock)
 
 
 def _fleets(

@@ -81,7 +81,7 @@ def _adopter(kernel: Kernel, commands: CommandPlane, on_death: OnNodeDeath) -> A
     cluster = kernel.cluster
 
     async def drain(orphan: NodeInfo, idle: timedelta) -> int:
-        found = await kernel.adapters.open_drain(orphan.client_id).drain(orphan.filters, commands.inbox.handle, idle)
+        found = await commands.inbox.empty(kernel.adapters.open_drain(orphan.client_id), orphan.filters, idle)
         await cluster.nodes()  # so that `leased` is of now
         if orphan.node_id not in (cluster.leased or ()):  # else it lives again, and looks after its commands itself
             await commands.repeater.take_over(orphan.node_id)
@@ -94,6 +94,7 @@ def _adopter(kernel: Kernel, commands: CommandPlane, on_death: OnNodeDeath) -> A
         interval=kernel.interval,
         counters=kernel.counters,
         connected=lambda: kernel.mqtt.connected,
+        named=kernel.sessions.named,
         gone=on_death.gone,
         died=on_death.died,
     )

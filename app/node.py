@@ -176,7 +176,7 @@ class Node:
         await services.end()
         await steps.take("disconnect", parts.mqtt.stop(keep_session=keep_session))
         await services.drain(steps)  # what still waited for the broker is unsent
-        await steps.take("leave", parts.cluster.leave(session_kept=keep_session))
+        await steps.take("leave", parts.cluster.leave(session_kept=keep_session or services.keep_session()))
         await services.close(steps)
         self._state = NodeState.STOPPED
         self._log.info("node_stopped")

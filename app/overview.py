@@ -41,7 +41,7 @@ MOST_EXPLAINED: Final = 64
 EXPLAINED_AT_ONCE: Final = 4
 EXPLAINING_SECONDS: Final = 1.0
 UNSETTLED_US: Final = 15_000_000
-"""What is known of a failure may still change so long after it."""
+"""The verdict on a failure may still change for so long after it."""
 MOST_SAID: Final = 300
 """The characters that are told of what a check says."""
 SUBJECT: Final = "overview"
@@ -72,7 +72,7 @@ class ClusterGlance:
     deaths: Sequence[NodeDeath]
     failures: Sequence[JudgedFailure]
     open: Sequence[OpenCommand]
-    """Those that have been open for longest, on each node."""
+    """The commands that have been open for longest, on each node."""
     last_hour: HourNumbers
 
 

@@ -19,7 +19,8 @@ class Plane:
 
     name: str
     services: Sequence[Service] = ()
-    """In the order in which they start; they stop in the opposite one. They tell of health and of full buffers too."""
+    """The services in the order in which they start; they stop in the opposite one. They tell of health and of full
+    buffers too."""
     observers: Sequence[Observer] = ()
     """Told of everything that happens to commands."""
 

@@ -17,7 +17,7 @@ from app.mqtt.base import InboundDelivery, MqttClient, Subscription
 from app.profiles.tools.tracer import Seen, Tracer
 
 MOST_LISTENERS: Final = 2
-"""On one node; each is one more receiver of all that it asks for."""
+"""The listeners on one node; each is one more receiver of all that it asks for."""
 MOST_WAITING: Final = 256
 """Messages that wait to be read for one listener; what comes beyond is counted, and dropped."""
 CONNECT_SECONDS: Final = 10.0
@@ -39,7 +39,7 @@ class TrafficListener:
         self.heard = 0
         """All messages, also those that were dropped."""
         self.dropped = 0
-        """Those that nobody had read when there were MOST_WAITING already."""
+        """The messages that nobody had read when there were MOST_WAITING already."""
         self.over = False
         """True once its time is up."""
         self._most = most

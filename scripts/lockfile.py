@@ -14,7 +14,7 @@ DISTRIBUTIONS = (".", "client", "tools/simulator", "tools/rig")
 """Folders with a pyproject.toml."""
 STAMP = "# dependency tables of pyproject.toml: sha256:"
 SUBSETS = ("analysis", "image", "runtime")
-"""What users install: each a part of what the tests run with."""
+"""The sets that users install: each a part of the packages that the tests run with."""
 LOCKS = ("dev", "spark", *SUBSETS)
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)(\[[a-z0-9,-]+\])?==(?P<version>[0-9][0-9a-z.!+]*)( ; [^\\]+)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")

@@ -23,7 +23,7 @@ REDIS: Final = "redis:7-bookworm"
 MOSQUITTO: Final = "eclipse-mosquitto:2.0.22"
 """As in deploy/compose.yaml."""
 DEBIANS_MOSQUITTO: Final = "homing-mosquitto:debian"
-"""Which `scripts/image` makes where there is no registry."""
+"""The image that `scripts/image` makes where there is no registry."""
 
 
 def mosquitto_image() -> str:

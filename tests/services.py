@@ -30,7 +30,8 @@ __all__ = [
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 NODE_PASSWORD = "change-me"
-"""Of NODE_USER, to whom deploy/redis/users.acl and deploy/mosquitto/acl grant what nodes need, and no more (S9)."""
+"""The password of NODE_USER, to whom deploy/redis/users.acl and deploy/mosquitto/acl grant what nodes need, and no more
+(S9)."""
 IN_CONTAINERS = ("redis-server", "mosquitto") if os.environ.get("HOMING_TEST_SERVICES") == "docker" else ()
 """Services that run in containers, as neither apt nor the machine has them."""
 

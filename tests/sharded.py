@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from redis import Redis
-from redis.exceptions import RedisError
-
 from homing_rig.ports import lasting_port
+from homing_rig.redis_members import PRIMARIES, is_primary, member_arguments, reply, state_of, unite
 from tests.certificates import CertificateFiles, redis_tls
-from tests.services import NODE_PASSWORD, NODE_USER, RedisProcess, wait_until
-from tests.waiting import PATIENCE
+from tests.services import NODE_PASSWORD, NODE_USER, RedisProcess
 
-PRIMARIES: Final = 3
-SLOTS: Final = 16_384
-NODE_TIMEOUT_MS: Final = 1500
 LONG_NODE_TIMEOUT_MS: Final = 120_000
 AT_ONCE: Final = 10
 
@@ -30,11 +24,7 @@ class MemberProcess(RedisProcess):
         self.bus_port = lasting_port()
         self._tls_port = lasting_port() if certificate else 0
         tls = (*redis_tls(certificate, self._tls_port), "--tls-cluster", "yes") if certificate else ()
-        super().__init__(
-            *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
-            *("--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-allow-replica-migration", "no"),
-            *(*tls, *extra_arguments),
-        )
+        super().__init__(*member_arguments(self.bus_port), *tls, *extra_arguments)
 
     @property
     def peer_port(self) -> int:
@@ -43,25 +33,15 @@ class MemberProcess(RedisProcess):
 
     def ask(self, *command: str | int) -> Any:  # noqa: ANN401 - what Redis replies
         """The reply of a command."""
-        with Redis(port=self.port, socket_timeout=PATIENCE, decode_responses=True) as client:
-            connection = client.connection_pool.get_connection()
-            try:
-                connection.send_command(*command)
-                return connection.read_response()
-            finally:
-                client.connection_pool.release(connection)
+        return reply(self.port, *command)
 
     def state(self) -> dict[str, str]:
         """The lines of CLUSTER INFO; empty when it does not answer."""
-        with suppress(RedisError, OSError):
-            return dict(line.split(":", 1) for line in self.ask("CLUSTER", "INFO").splitlines() if ":" in line)
-        return {}
+        return state_of(self)
 
     def is_primary(self) -> bool:
         """True if it takes writes, as it sees itself."""
-        with suppress(RedisError, OSError):
-            return bool(self.ask("ROLE")[0] == "master")
-        return False
+        return is_primary(self)
 
 
 @dataclass(frozen=True)
@@ -157,20 +137,5 @@ def sharded(*, replicas: bool = False, certificate: CertificateFiles | None = No
     with ExitStack() as stack:
         count = PRIMARIES * (2 if replicas else 1)
         members = [stack.enter_context(MemberProcess(certificate=certificate)) for _ in range(count)]
-        found = Sharded(members)
-        first = members[0]
-        for number, one in enumerate(members):
-            one.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-            if number < PRIMARIES:
-                begin, end = (SLOTS * place // PRIMARIES for place in (number, number + 1))
-                one.ask("CLUSTER", "ADDSLOTSRANGE", begin, end - 1)
-            if one is not first:
-                one.ask("CLUSTER", "MEET", "127.0.0.1", first.peer_port, first.bus_port)
-        known = str(len(members))
-        assert wait_until(
-            lambda: all(one.state().get("cluster_known_nodes") == known for one in members), PATIENCE, interval=0.05
-        )
-        for replica, primary in zip(members[PRIMARIES:], members, strict=False):
-            replica.ask("CLUSTER", "REPLICATE", primary.ask("CLUSTER", "MYID"))
-        assert wait_until(found.whole, PATIENCE, interval=0.05), "the members never found each other"
-        yield found
+        unite(members)
+        yield Sharded(members)

@@ -38,7 +38,7 @@ TRIES: Final = 10
 """The number of times that a change is decided again because somebody else was quicker."""
 
 Decide = Callable[[View], Sequence[Change]]
-"""What is to be changed, by what is on record; raises what keeps it from being changed."""
+"""Returns the changes to make, given the records; raises the error that keeps them from being made."""
 
 
 class AccessAdministrator:

@@ -45,7 +45,7 @@ class View:
 
     document: Document
     snapshot: Snapshot
-    """Of the document."""
+    """The snapshot of the document."""
     copied: bool = False
     """True if it is a copy that other nodes have kept, in which hashes of passwords are missing."""
 

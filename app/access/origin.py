@@ -16,7 +16,7 @@ class RequestOrigin(NamedTuple):
     caller: Caller | None
     address: str | None
     agent: bytes | None
-    """As it came."""
+    """The header User-Agent as it came."""
 
     @property
     def shown_agent(self) -> str | None:

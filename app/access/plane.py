@@ -62,7 +62,7 @@ def open_access(kernel: Kernel) -> AccessPlane | None:
         interval=settings.access.refresh.total_seconds(),
         changed=kernel.access_changed,
         agreed=cluster.directory,
-        copying=_copying(settings, clock, cluster),
+        copying=_copying(settings, clock, cluster.copies),
     )
     authority = Authority(
         following,
@@ -137,7 +137,8 @@ def bootstrap_key(access: AccessSettings) -> Key | None:
         try:
             text = access.bootstrap_key_file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeError) as error:
-            raise ConfigurationError(f"{variable}: {error}") from None
+            reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+            raise ConfigurationError(f"{variable}: {access.bootstrap_key_file} cannot be read: {reason}") from None
     if not text:
         return None
     key = parse_key(text)

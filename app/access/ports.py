@@ -113,7 +113,7 @@ class LimitState:
     left: int | None
     """The number of commands that the node would take now, in turn; None where that depends on the device."""
     open: int | None = None
-    """Of a limit of open commands, how many are open on the node."""
+    """The number of commands that are open on the node, for a limit of open commands."""
 
 
 _NOBODY: Final = "a second person has to approve this, and this node knows no people: set HOMING_ACCESS_URL"

@@ -26,7 +26,7 @@ _FORMAT: Final = 1
 _SIGNATURE: Final = 32
 _LABEL: Final = b"homing: copy of the access directory"
 _ROUNDS: Final = 2**14
-"""Of scrypt, some 50 ms: who reads Redis is not to find the password by trying."""
+"""The cost of scrypt, some 50 ms: somebody who reads Redis is not to find the password by trying."""
 
 T = TypeVar("T")
 
@@ -51,15 +51,15 @@ class RulesCopier:
     async def keep(self, document: Document, age: float) -> None:
         """Keep the directory as the database had it `age` seconds ago, if nobody has; StoreUnavailableError."""
         at_us = self._now_us() - round(age * 1_000_000)
-        kept = await self._copies.copy_kept()
+        kept = await self._copies.kept()
         if kept is not None and kept[0] >= document.version and at_us - kept[1] < AGAIN_SECONDS * 1_000_000:
             return
         signed = signed_copy(await self._made_key(), await asyncio.to_thread(written, RulesCopy(document, at_us)))
-        await self._copies.keep_copy(document.version, at_us, signed, self._life)
+        await self._copies.keep(document.version, at_us, signed, self._life)
 
     async def find(self) -> RulesCopy | None:
         """The copy that is kept, if it is good for anything; StoreUnavailableError."""
-        signed = await self._copies.kept_copy()
+        signed = await self._copies.read()
         if signed is None:
             return None
         body = body_of(await self._made_key(), signed)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     Session = Callable[[int], SparkSession]
-    """Of so many bytes to be counted, which matters to the first who asks."""
+    """Makes a session for so many bytes to be counted; the number matters only to the first caller."""
 
 _SMALL: Final = 128 * 2**20
-"""Of so few bytes optimising code, which two fifths of the processor time go into, would not pay."""
+"""The bytes up to which optimising code, which takes two fifths of the processor time, does not pay."""
 
 
 def analyze(options: AnalyzeOptions, progress: Progress = lambda _fraction, _text: None) -> dict[str, Any]:

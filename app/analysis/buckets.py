@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 RELATIVE_ERROR: Final = 0.01
-"""Of every percentile, at most, and half a microsecond: a value is taken as the middle of its bucket."""
+"""The largest error of a percentile, besides half a microsecond: a value is taken as the middle of its bucket."""
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 

@@ -175,7 +175,7 @@ quarantine_events: What was left out (reason)
   reason files records example
 """)
 ROLLUPS, EVENT_ROLLUPS = _OF_DAYS[:9], _OF_DAYS[9:]
-"""Of the latency log and of the event log: those that take longest first, what was left out last."""
+"""The rollups of the latency log and of the event log: the slowest first, the quarantine last."""
 TABLES: Final = _tables(f"""
 latency: Latency and outcomes ()
   {_LATENCY}
@@ -305,4 +305,4 @@ windows: Minutes of a log that is followed (start profile method)
   timed_out_limit | share | an alert is raised when timed_out_share is over this; null likewise
   raised | text | what is out of its band: some of p99, timeout_share and burn_rate, with blanks between
 """)
-"""By `--follow`, in `<out>/stream/`."""
+"""The table that `--follow` writes, in `<out>/stream/`."""

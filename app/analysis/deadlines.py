@@ -28,7 +28,7 @@ class DeadlineOptions:
 
     quantile: float = 0.999
     margin: float = 0.25
-    """What is added to the quantile, as a share of it."""
+    """The addition to the quantile, as a share of it."""
     shortest: timedelta = timedelta(seconds=1)
     longest: timedelta = timedelta(hours=1)
     held_out: float = 0.2

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from app.analysis.contracts import TableContract
 
 SCHEMA_VERSION: Final = 1
-"""Of the rollups: a day with another one is made anew."""
+"""The version of the rollups: a day with another one is made anew."""
 COMPACT: Final = "compact"
 ROLLUP: Final = "rollup"
 
@@ -199,4 +199,4 @@ def quoted(text: str) -> str:
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
-"""Of tables, by their names."""
+"""The rows of tables, by the names of the tables."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_GROUPS: Final = 1000
-"""Of devices in a day, those with the most commands; people could not read more."""
+"""The groups of devices that a day has at most, those with the most commands; people could not read more."""
 WINDOW_US: Final = 10_000_000
 ANSWERED: Final = "outcome IN ('succeeded', 'failed')"
 _CELL: Final = "count(*) AS commands, coalesce(sum({0}), 0) AS sum_us, max({0}) AS longest_us"
@@ -67,7 +67,7 @@ FROM (
   )
 )""",
 }
-"""Of the latency log; computed once for all queries of some days."""
+"""The views of the latency log; they are computed once for all queries of some days."""
 
 
 def _between(micros: str) -> str:

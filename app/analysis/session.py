@@ -30,7 +30,8 @@ _ENDED: Final = re.compile("stopped SparkContext|[Mm]aster removed our applicati
 _WORDS: Final = re.compile(
     r"java\.lang\.OutOfMemoryError.*|SIG[A-Z]+ \(.*|Internal Error.*|.*insufficient memory.*|# [CJVj] +\[?.*"
 )
-"""Of what HotSpot prints when it ends by itself (hotspot/share/utilities/vmError.cpp): the cause, and the frame."""
+"""Matches the cause and the frame in the text that HotSpot prints when it ends by itself
+(hotspot/share/utilities/vmError.cpp)."""
 
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -41,7 +42,8 @@ SETTINGS: Final = {
     "spark.sql.maxConcurrentOutputFileWriters": "4",  # so few days are written side by side, more are sorted first
     "spark.sql.files.openCostInBytes": "262144",  # so that compaction puts some hundred small files into one
 }
-"""What results and their cost depend on; set in whatever session a job is given, and taken back after it."""
+"""The settings on which results and their cost depend. Any session that a job is given gets them, and loses them after
+it."""
 
 
 @contextmanager

@@ -116,4 +116,4 @@ MEANINGS: Final = {
     "clock_jump": "a record whose instants run backwards by more than 10 ms: times between instants are not "
     "used of it, its durations are",
 }
-"""Of the reasons in the rollup `quarantine`."""
+"""The meanings of the reasons in the rollup `quarantine`."""

@@ -107,9 +107,9 @@ GUARDED: Final[tuple[GuardedRouter, ...]] = (
     broker.router,
     audit.router,
 )
-"""Of these, no route answers a caller whom nobody knows."""
+"""The routers of which no route answers a caller whom nobody knows."""
 PREFIX: Final = "/v1/"
-"""Of all their paths."""
+"""The beginning of the paths of all these routes."""
 FOR_STRANGERS: Final = frozenset(route.path for route in login.router.routes if isinstance(route, Route))
 """The other paths below it."""
 ROUTERS: Final[tuple[PublicRouter, ...]] = (

@@ -16,7 +16,7 @@ from app.core.events.instants import parse_position
 from app.core.identifiers import validate_idempotency_key, validate_method, validate_replaces
 from app.core.payload import JsonValue, kind_in_words
 from app.settings import Settings
-from app.webhooks.book import MOST_TOLD
+from app.webhooks.book import MOST_NAMED
 
 _OF_HOLD: Final = ("hold", "not_before", "replaces")
 MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline", *_OF_HOLD, "notify")
@@ -185,8 +185,8 @@ def _notify(value: object) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list):
         raise InvalidInputError("notify", f"is {kind_in_words(value)}; a list of webhook ids is needed")
-    if len(value) > MOST_TOLD:
-        raise InvalidInputError("notify", f"has {len(value)} entries; allowed are {MOST_TOLD}")
+    if len(value) > MOST_NAMED:
+        raise InvalidInputError("notify", f"has {len(value)} entries; allowed are {MOST_NAMED}")
     for one in value:
         if not isinstance(one, str):
             raise InvalidInputError("notify", f"has {kind_in_words(one)} in it; allowed: ids of webhooks")

@@ -61,4 +61,4 @@ def etag(tag: str) -> tuple[bytes, bytes]:
 
 
 Conditional = Annotated[Precondition, Depends(_condition)]
-"""What a caller takes for granted."""
+"""The precondition that a caller states."""

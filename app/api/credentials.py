@@ -26,7 +26,7 @@ _PENDING: Final = b"login-"
 """A login that has begun has this in front of the name of its session, as it is none yet."""
 _STRICT: Final = b"SameSite=Strict"
 _LAX: Final = b"SameSite=Lax"
-"""It comes along when an issuer sends the browser back."""
+"""A cookie with this attribute comes along when an issuer sends the browser back."""
 _ENDED: Final = b"Max-Age=0; "
 _DIGITS: Final = 8
 _HTTPS: Final = b"https://"

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESSIV  # comes with the extra `access`
 
 PREFIX: Final = "s1."
-"""What a sealed place begins with; a plain one of a command, device, event or line of the audit does not."""
+"""The beginning of a sealed place; a plain one of a command, device, event or line of the audit never has it."""
 ANY: Final = "[!-~]{1,2048}"
-"""What a cursor looks like to callers, as a regular expression for documentation."""
+"""The form of a cursor for callers, as a regular expression for documentation."""
 _NONCE: Final = 16
 _FILLING: Final = "\0"
 """No place has it: topics may not."""

@@ -239,7 +239,7 @@ Commands = Annotated[CommandPorts, Depends(_port(lambda ports: ports.commands))]
 Recorder = Annotated[Audit | None, Depends(_port(lambda ports: ports.audit))]
 """The recorder of the audit, where there is one."""
 LoginsOrNone = Annotated[Logins | None, Depends(_port(lambda ports: ports.logins))]
-"""Where people log in, where anybody is asked who they are."""
+"""The place where people log in; None where nobody is asked to."""
 Events = Annotated[EventPlane, Depends(_port(lambda ports: needed(ports.events)))]
 """The event plane; EventsOffError where there is none."""
 EventsOrNone = Annotated[EventPlane | None, Depends(_port(lambda ports: ports.events))]
@@ -251,9 +251,9 @@ BrokerTraffic = Annotated[Traffic, Depends(_port(lambda ports: ports.traffic))]
 Drafts = Annotated[DraftTrials, Depends(_port(lambda ports: ports.drafts))]
 """Trials of profiles that this node does not speak."""
 WhoAsks = Annotated[Asker, Depends(asker)]
-"""Who sends the request."""
+"""The sender of the request."""
 Records = Annotated[DirectoryRecords, Depends(_port(lambda ports: needed_records(ports.directory)))]
-"""What is on record; NoDirectoryError."""
+"""The records of the access directory; NoDirectoryError."""
 NodePorts = Annotated[Ports, Depends(_ports)]
 """All of them, for routes that tell which there are."""
 Hot = Annotated[HotRoute, Depends(_hot)]

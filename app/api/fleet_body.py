@@ -27,7 +27,7 @@ from app.core.fleets.spec import (
 )
 from app.core.fleets.targets import BRANCHES, LEAVES, as_shown, read_selector
 from app.core.fleets.windows import check_windows
-from app.core.payload import JsonValue, kind_in_words
+from app.core.payload import MAX_BYTES, JsonValue, kind_in_words
 from app.fleets.administration import RunRequest
 from app.fleets.plan import FleetCommand
 from app.settings import Settings
@@ -102,6 +102,11 @@ class FleetBodyReader:
             read = self._commands.read("", dict(members), None)
         except InvalidInputError as error:
             raise InvalidInputError(f"command.{error.field}", error.reason) from None
+        size = len(orjson.dumps(read.params))
+        if size > MAX_BYTES:
+            raise InvalidInputError(
+                "command.params", f"have {size} bytes; allowed are {MAX_BYTES}, as in a single command"
+            )
         command = FleetCommand(
             method=read.method,
             params=read.params,

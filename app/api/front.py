@@ -62,7 +62,13 @@ _KEPT: Final = (b"cache-control", b"max-age=3600")
 router = PublicRouter()
 
 
-@router.get("/", tags=["index"], summary="List the entry points of the API", response_model=models.Index)
+@router.get(
+    "/",
+    tags=["index"],
+    summary="List the entry points of the API",
+    response_model=models.Index,
+    response_description="The entry points that this node has.",
+)
 async def read_index(request: Request, ports: NodePorts) -> Reply:
     """A browser, whose `Accept` names `text/html` first, is sent on to the console."""
     first = headers_of(request.scope).get(b"accept", b"").partition(b",")[0]

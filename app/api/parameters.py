@@ -69,39 +69,36 @@ CommandId = Annotated[
 ]
 
 
-def _limit(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_LIMIT)) and 1 <= int(text) <= MAX_LIMIT:
-        return int(text)
-    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MAX_LIMIT}")
+def limit_up_to(most: int) -> BeforeValidator:
+    """The check of a limit of so many entries."""
+
+    def checked(text: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most:
+            return int(text)
+        raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {most}")
+
+    return BeforeValidator(checked)
 
 
 Limit = Annotated[
     int,
-    BeforeValidator(_limit),
+    limit_up_to(MAX_LIMIT),
     Query(
         description="The maximum number of entries to return.",
         json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT},
         examples=[20],
     ),
 ]
-
-
-def _listed(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= len(str(MOST_LISTED)) and 1 <= int(text) <= MOST_LISTED:
-        return int(text)
-    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MOST_LISTED}")
-
-
 ListLimit = Annotated[
     int,
-    BeforeValidator(_listed),
+    limit_up_to(MOST_LISTED),
     Query(
         description="The maximum number of entries to return.",
         json_schema_extra={"minimum": 1, "maximum": MOST_LISTED},
         examples=[100],
     ),
 ]
-"""Of lists that were whole in 0.2.0, and are without it, as long as they are no longer than MOST_LISTED."""
+"""The limit of lists that were whole in 0.2.0, and still are without it while they have at most MOST_LISTED entries."""
 ListCursor = Annotated[
     str | SkipJsonSchema[None],
     query("The `cursor` of the previous page.", ANY_CURSOR, "2F7QW9ZD"),

@@ -32,7 +32,7 @@ class Ending(Enum):
     DISMISSED = auto()
     UNWANTED = auto()
     TOO_SLOW = auto()
-    """They do not read what is written."""
+    """The caller does not read the bytes that are written."""
 
 
 class ParkedCaller:
@@ -79,28 +79,34 @@ class ParkedCaller:
             self.watch()
 
 
-class Parking:
-    """All callers of this node that wait."""
-
-    def __init__(self, counters: Counters) -> None:
-        self._places: set[ParkedCaller] = set()
-        self._counters = counters
-
-    def __len__(self) -> int:
-        return len(self._places)
+class ParkedCallers(set[ParkedCaller]):
+    """The callers that wait for one kind of thing."""
 
     def dismiss(self) -> None:
-        """End all waits now, or they would keep the node from stopping. The commands go on."""
-        for place in tuple(self._places):
+        """End all waits now, or they would keep the node from stopping. What was waited for goes on."""
+        for place in tuple(self):
             place.interrupt(Ending.DISMISSED)
 
     def recheck(self) -> None:
-        """End the waits of those who may not wait any more. The commands go on."""
-        for place in tuple(self._places):
+        """End the waits of those who may not wait any more."""
+        for place in tuple(self):
             try:
                 place.may()
             except AccessError:
                 place.interrupt(Ending.UNWANTED)
+
+
+class Parking:
+    """All callers of this node that wait for an outcome."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._places = ParkedCallers()
+        self._counters = counters
+        self.dismiss = self._places.dismiss
+        self.recheck = self._places.recheck
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     async def wait(
         self, invocation: Invocation, budget: timedelta, receive: Receive, may: Callable[[], None]

@@ -113,11 +113,11 @@ class CommandPorts:
     """Looks for commands that have timed out."""
     dry_runner: DryRunner
     profiles: Mapping[str, DeviceProfile]
-    """Those that this node speaks, by name."""
+    """The profiles that this node speaks, by name."""
     default_profile: str
     store: Records
     open_commands: Sized
-    """Those whose home is this node."""
+    """The open commands whose home is this node."""
     waiters: Sized
     """Callers that are parked here."""
     watches: Watches
@@ -137,9 +137,9 @@ class Ports:
     node: ThisNode
     commands: CommandPorts
     access: Access
-    """Who may do what."""
+    """The decisions about who may do what."""
     logins: Logins | None
-    """Where people log in; None where nobody is asked."""
+    """The place where people log in; None where nobody is asked to."""
     issuer_logins: IssuerLogins | None
     """None where nobody logs in at an OIDC issuer."""
     directory: DirectoryRecords | None

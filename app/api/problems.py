@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
+from app.api.faults import faults_of
 from app.api.http import PROBLEM_JSON, BytesResponse, EncodedBodyError, SlowBodyError
 from app.api.representation import command_json
 from app.commands.send.unsent import DEVICE_OFFLINE, NO_SUBSCRIBER
@@ -26,7 +27,7 @@ from app.core.payload import MAX_BYTES, MAX_DEPTH
 from app.runtime.telemetry import Counters
 
 CLIENT_GONE: Final = 499
-"""What a log shows for a caller that hung up; nobody receives it. (nginx made this number known.)"""
+"""The status that a log shows for a caller that hung up; nobody receives it. (nginx made this number known.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ UNSENT_BY_CODE: Final[Mapping[str, ProblemType]] = MappingProxyType(
     {one.code: BY_ERROR[one] for one in (errors.UnpublishableError, errors.PacketTooLargeError)}
     | {NO_SUBSCRIBER: NOT_LISTENING, DEVICE_OFFLINE: OFFLINE}
 )
-"""What is wrong with an unsent command, by the error code on its record; NOT_SENT for any other."""
+"""The problem of an unsent command, by the error code on its record; NOT_SENT for any other."""
 
 UNREADABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -358,7 +359,5 @@ def _unreadable(field: str, reason: str) -> Response:
 async def _validation_error(_request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    faults = [
-        {"field": ".".join(str(part) for part in fault["loc"]), "reason": str(fault["msg"])} for fault in error.errors()
-    ]
+    faults = [one._asdict() for one in faults_of(error.errors())]
     return problem(INVALID, "; ".join(f"{one['field']}: {one['reason']}" for one in faults), errors=faults)

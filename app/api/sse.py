@@ -20,18 +20,18 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.http import NO_STORE, current_task
 from app.api.media_types import accepts
-from app.api.parking import Ending, ParkedCaller
+from app.api.parking import Ending, ParkedCaller, ParkedCallers
 from app.api.problems import of_error
-from app.core.errors import AccessError, CapacityError, HomingError
+from app.core.errors import CapacityError, HomingError
 from app.runtime.telemetry import Counters, Fill
 
 MEDIA_TYPE: Final = b"text/event-stream"
 KEEP_ALIVE_SECONDS: Final = 15.0
 """After so long without an event something is written nevertheless, or proxies would close the connection."""
 RETRY_MS: Final = 1000
-"""After how long clients connect again whose connection broke."""
+"""The time after which clients connect again whose connection broke, in milliseconds."""
 AWAY_MS: Final = (500, 3500)
-"""Between which times those come back that a node sends away: not all at once."""
+"""The shortest and the longest time after which callers come back that a node sends away: not all at once."""
 LAST_WORD_SECONDS: Final = 1.0
 """The time that a caller may take to read the end of a stream that this node ends."""
 HEADERS: Final = (
@@ -116,8 +116,10 @@ class SseStreams:
         self._most = most
         self._most_per_principal = most_per_principal
         self._principals: Counts[str] = Counts()
-        self._places: set[ParkedCaller] = set()
+        self._places = ParkedCallers()
         self._count = 0
+        self.dismiss = self._places.dismiss
+        self.recheck = self._places.recheck
 
     def __len__(self) -> int:
         return self._count
@@ -125,19 +127,6 @@ class SseStreams:
     def fill(self) -> Fill:
         """The number of streams, and its bound."""
         return Fill(self._count, self._most)
-
-    def dismiss(self) -> None:
-        """End all of them now, or they would keep the node from stopping. They go on elsewhere."""
-        for place in tuple(self._places):
-            place.interrupt(Ending.DISMISSED)
-
-    def recheck(self) -> None:
-        """End the streams of those who may not have them any more."""
-        for place in tuple(self._places):
-            try:
-                place.may()
-            except AccessError:
-                place.interrupt(Ending.UNWANTED)
 
     def admit(self, principal: str | None) -> Callable[[], None]:
         """Take a place, and get what frees it; CapacityError when there is none. None is nobody in particular."""

@@ -17,7 +17,7 @@ from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.payload import MAX_DEPTH, decode_json
 
 MOST_BYTES: Final = 1024 * 1024
-"""As the door to the node takes, with all framing."""
+"""The bytes of a body, as many as the door to the node takes with all framing."""
 _IN_ARRAY, _IN_OBJECT = 2, 3
 """Arrays and objects around the data of an event: in `[{"data": …}]` and in `{"write": [{"data": …}]}`."""
 

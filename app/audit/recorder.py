@@ -24,12 +24,12 @@ from app.core.errors import DirectoryError, UnavailableError
 from app.runtime.telemetry import Counters, Fill
 
 GAP_SECONDS: Final = 0.5
-"""What was told is on record so long afterwards, where a write takes less than half of that.
+"""A fact is on record after so long, where a write takes less than half of that.
 
-It is what a node that is killed may lose. Till then it waits for others to be written with.
+A node that is killed may lose the facts of this time. Until it is over, a fact waits for others to be written with.
 """
 SLACK_SECONDS: Final = 0.05
-"""Of that, what timers may be late."""
+"""The part of the gap by which timers may be late."""
 _STILL: Final = 0.9
 """The share of a long write that is expected of the next one."""
 HEADS_SECONDS: Final = 10.0
@@ -69,13 +69,13 @@ class Audit(Observer):
         self._who: Who = lambda _: (None, None)
         self._tenant_of: Callable[[str], str | None] = lambda _: None
         self._blocks: list[AuditBatch] = []
-        """What is not in the chain yet, but for the last part of it."""
+        """The batches that are not in the chain yet, without the last one."""
         self._block = AuditBatch()
-        """That."""
+        """The last batch that is not in the chain yet."""
         self._askers: dict[tuple[RequestOrigin | None, str | None], int] = {}
-        """Who has asked in that part, for devices of a tenant."""
+        """The askers in the last batch, for devices of a tenant."""
         self._running: dict[str, AuditRow] = {}
-        """Of what is not in the chain yet, the commands without outcome."""
+        """The commands without an outcome whose facts are not in the chain yet."""
         self._room = MOST_LINES
         """The number of further things that may wait."""
         self._facts = 0
@@ -139,6 +139,13 @@ class Audit(Observer):
     def probed(self, command_id: str, device_id: str) -> None:
         """A caller has Homing look for a command that has timed out."""
         self._tell("probe", {"command": command_id}, device_id)
+
+    def sent_by_hand(self, caller: Caller, topic: str, device_id: str, profile: str) -> None:
+        """A caller publishes a command by hand, which goes round the nodes; its payload is in no line."""
+        if self._commands:
+            who, key = self._who(caller)
+            told = {"who": who, "key": key, "tenant": self._tenant_of(device_id) or None}
+            self._note({"kind": "publish-raw", "device": device_id, **told, "profile": profile, "topic": topic})
 
     def decided(self, command_id: str, device_id: str, decision: str) -> None:
         """A second person is about to approve or refuse a command."""

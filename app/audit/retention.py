@@ -15,7 +15,7 @@ from app.store.audit import AuditStore
 
 INTERVAL: Final = timedelta(hours=1)
 PAUSE_SECONDS: Final = 0.1
-"""Between calls, in which others write."""
+"""The pause between two calls, in which others write."""
 
 
 async def remove_older(store: AuditStore, now_us: int, age: timedelta, author: Author) -> int:

@@ -21,8 +21,9 @@ from app.core.errors import ConfigurationError
 from app.store.audit import StoredLine
 
 SUFFIX: Final = ".audit"
+_UNNAMED: Final = ".new"
 MOST_BYTES: Final = 2**30
-"""Of one file."""
+"""The size of one file."""
 
 
 class Spooled(NamedTuple):
@@ -30,7 +31,7 @@ class Spooled(NamedTuple):
 
     kept: StoredLine
     facts: int
-    """That were told up to there."""
+    """The number of facts that were told up to this line."""
 
 
 class Spool:
@@ -39,12 +40,13 @@ class Spool:
     def __init__(self, path: Path, file: FileIO) -> None:
         self._path = path
         self._file = file
-        """Without a buffer: what a full disk does not take would stay in one, and fail again with each call."""
+        """The file without a buffer: bytes that a full disk does not take would stay in one, and fail again with each
+        call."""
         self._begin = 0
-        """Where the lines begin that were not taken."""
+        """The offset at which the lines begin that were not taken."""
         self._end = 0
         self._chain: Chain | None = None
-        """At the line before the first one that was not taken."""
+        """The chain at the line before the first one that was not taken."""
         self._last = 0
         """The number of the last line that was put."""
         self._alone: Final = threading.Lock()  # who called may have been cancelled, and call again
@@ -162,9 +164,13 @@ def open_spool(folder: Path, writer: str) -> Spool:
     path = folder / (writer.replace("/", "_") + SUFFIX)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Spool(path, _locked(path, create=True))
+        # Under its name another process may take it for one that is left behind, before it is locked.
+        unnamed = path.with_suffix(_UNNAMED)
+        spool = Spool(path, _locked(unnamed, create=True))
+        unnamed.rename(path)
+        return spool
     except OSError as error:
-        raise ConfigurationError(f"HOMING_AUDIT_DIR cannot be used: {error}") from None
+        raise ConfigurationError(f"HOMING_AUDIT_DIR: {folder} cannot be used: {error.strerror}") from None
 
 
 def left_behind(folder: Path) -> Iterator[Spool]:

@@ -13,7 +13,7 @@ from app.store.audit import AuditStore, StoredLine
 BATCH: Final = 100
 """Lines of one call: one that tells of many things has some 80 KB."""
 MOST_FAULTS: Final = 1_000
-"""That are told one by one."""
+"""The faults that a verification tells, the first ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Verification:
     writers: int
     lines: int
     heads: int
-    """That the chains had to lead to."""
+    """The number of heads to which the chains had to lead."""
     faults: tuple[ChainFault, ...]
     """The first ones."""
 

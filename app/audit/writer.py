@@ -53,9 +53,9 @@ class AuditWriter:
         self._spools = True
         self._chain = Chain("")
         self._lines: Final[deque[tuple[Spooled, int]]] = deque()
-        """Those in memory, and of how many things each tells."""
+        """The lines in memory, each with the number of things that it tells."""
         self._before = self._chain.head
-        """Where the chain was before them."""
+        """The head of the chain before these lines."""
         self._waiting = 0
         self._bytes = 0
         self._facts = 0

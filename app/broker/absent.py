@@ -40,8 +40,16 @@ class AbsentOwners:
 
     def says(self, owner: str, reminder: str, topic: str) -> bool:
         """Return True if what the owner has left to be said is said."""
-        permit = self._permit_of(_remembered(reminder) or _lasting(owner), owner)
+        permit = self._speaker(owner, reminder)
         return permit.valid() and permit.may_publish(topic)
+
+    def publishes(self, owner: str, reminder: str, topic: str) -> bool:
+        """Return what `says` does, for what is said now."""
+        permit = self._speaker(owner, reminder)
+        return permit.valid() and permit.publishes(topic)
+
+    def _speaker(self, owner: str, reminder: str) -> Permit:
+        return self._permit_of(_remembered(reminder) or _lasting(owner), owner)
 
     def gets(self, owner: str, reminder: str, topic: str) -> bool:
         """Return True if messages of the topic are kept for the owner. While nobody knows the rules, all are."""
@@ -78,6 +86,9 @@ class _AbsentPermit:
 
     def may_publish(self, topic: str) -> bool:
         return self._owners.says(self.owner, self.reminder, topic)
+
+    def publishes(self, topic: str) -> bool:
+        return self._owners.publishes(self.owner, self.reminder, topic)
 
     def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:  # noqa: ARG002 - as the port says
         """Nobody subscribes who is away."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hmac import compare_digest
-from typing import Final
+from typing import Final, Protocol
 
 from app.access.authority import Authority
 from app.broker.absent import AbsentOwners
@@ -29,6 +29,16 @@ MOST_KNOWN: Final = 1024
 """Decisions that a connection keeps, for a second at most."""
 
 
+class HandRecord(Protocol):
+    """Puts commands on record that callers publish by hand, past the nodes."""
+
+    def check(self) -> None:
+        """UnavailableError when they must be on record, and nothing can be written."""
+
+    def sent_by_hand(self, caller: Caller, topic: str, device_id: str, profile: str) -> None:
+        """A caller publishes on a topic on which devices are told commands."""
+
+
 class AccessDoor:
     """Takes an API key or a token as the password, with the id of its principal as the user name.
 
@@ -37,9 +47,15 @@ class AccessDoor:
     """
 
     def __init__(
-        self, authority: Authority, topics: DeviceTopics, own: tuple[str, str], monotonic: Callable[[], float]
+        self,
+        authority: Authority,
+        topics: DeviceTopics,
+        own: tuple[str, str],
+        monotonic: Callable[[], float],
+        record: HandRecord | None = None,
     ) -> None:
         self._authority = authority
+        self._record = record
         self._topics = topics
         self._own = (own[0].encode(), own[1].encode())
         self._absent = AbsentOwners(authority, self._permit_of, monotonic)
@@ -80,7 +96,7 @@ class AccessDoor:
     def _permit_of(self, caller: Caller, owner: str) -> _DevicePermit | _CallerPermit:
         device = device_of_principal(owner)
         if device is None:
-            return _CallerPermit(self._authority, self._topics, caller, owner)
+            return _CallerPermit(self._authority, self._topics, caller, owner, self._record)
         return _DevicePermit(self._authority, self._topics, caller, owner, device)
 
     def _certified(self, user_name: str | None, certificate: ClientCertificate) -> Permit | ReasonCode:
@@ -128,6 +144,9 @@ class _DevicePermit:
         parties = self._parties_of(topic)
         return self._device in parties.speakers and parties.concern_only(self._device)
 
+    def publishes(self, topic: str) -> bool:
+        return self.may_publish(topic)
+
     def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:
         """A member of a share would take from others what it may not have."""
         return not shared and (_has_wildcards(topic_filter) or self.may_receive(topic_filter))
@@ -140,11 +159,14 @@ class _DevicePermit:
 class _CallerPermit:
     """The rights of a caller, as they are over HTTP."""
 
-    def __init__(self, authority: Authority, topics: DeviceTopics, caller: Caller, owner: str) -> None:
+    def __init__(
+        self, authority: Authority, topics: DeviceTopics, caller: Caller, owner: str, record: HandRecord | None
+    ) -> None:
         self.owner: Final = owner
         self._authority = authority
         self._topics = topics
         self._caller = caller
+        self._record = record
         self._snapshot: Snapshot | None = None
         self._known: dict[tuple[Callable[[str], bool], str], bool] = {}
 
@@ -164,7 +186,20 @@ class _CallerPermit:
         return True
 
     def may_publish(self, topic: str) -> bool:
-        return self._once(self._publishes, topic)
+        return self._once(self._judge_publishing, topic)
+
+    def publishes(self, topic: str) -> bool:
+        """Commands by hand go on record, and are refused where they must and cannot."""
+        if not self.may_publish(topic):
+            return False
+        if self._record is None or not (use := self._topics.use_of(topic)).told:
+            return True
+        try:
+            self._record.check()
+        except UnavailableError:
+            return False
+        self._record.sent_by_hand(self._caller, topic, use.device, use.profile)
+        return True
 
     def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:  # noqa: ARG002 - as the port says
         """A filter with wildcards is granted: each message that it brings is judged."""
@@ -187,7 +222,7 @@ class _CallerPermit:
             known = self._known[judge, topic] = judge(topic)
         return known
 
-    def _publishes(self, topic: str) -> bool:
+    def _judge_publishing(self, topic: str) -> bool:
         use = self._topics.use_of(topic)
         if not use.told:
             return self._may(Action.PUBLISH, use.device)

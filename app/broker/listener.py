@@ -25,6 +25,8 @@ from app.runtime.sockets import BACKLOG
 LINGER_SECONDS: Final = 5.0
 """The time that a client may take to read the last of a connection that the broker ends."""
 TICK_SECONDS: Final = 1.0
+MOST_TO_REFUSE: Final = 64
+"""Connections over the bound that may say CONNECT and are told that the broker is busy; the rest are closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +149,15 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         stream.set_write_buffer_limits(high=UNSENT_BYTES)
-        peer = self._name_peer(transport.get_extra_info("peername")[0])
-        if self._broker.peers.full(peer):
-            self._broker.counters["broker.refused.too_many_of_peer"] += 1
+        broker = self._broker
+        address = transport.get_extra_info("peername")
+        if address is None:  # the client has reset the connection before it was accepted; uvloop asks for it only now
+            stream.abort()
+            return
+        peer = self._name_peer(address[0])
+        is_busy = broker.taken >= broker.bounds.connections + MOST_TO_REFUSE
+        if is_busy or broker.peers.full(peer):
+            broker.counters[f"broker.refused.{'server_busy' if is_busy else 'too_many_of_peer'}"] += 1
             stream.abort()
             return
         shown = transport.get_extra_info("peercert")

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from app.access.plane import AccessPlane
 from app.broker.certificate import ServerCertificate
-from app.broker.door import AccessDoor
+from app.broker.door import AccessDoor, HandRecord
 from app.broker.keeper import SessionKeeper
 from app.broker.listener import BrokerListener, BrokerSocket
 from app.broker.operators import BrokerOperations
@@ -53,10 +53,11 @@ def with_own_login(settings: Settings, secret: str) -> Settings:
     return settings.model_copy(update={"mqtt": mqtt.model_copy(update=login)})
 
 
-def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | None:
+def open_broker(kernel: Kernel, access: AccessPlane | None, record: HandRecord | None = None) -> BrokerPlane | None:
     """None where the settings name no broker of this node. It listens now, and serves later; ConfigurationError.
 
-    With `access`, clients log in by their keys; without, everybody on this machine may come.
+    With `access`, clients log in by their keys; without, everybody on this machine may come. Commands that they publish
+    by hand go on `record`.
     """
     settings = kernel.settings
     if not settings.broker.listens:
@@ -79,7 +80,7 @@ def open_broker(kernel: Kernel, access: AccessPlane | None) -> BrokerPlane | Non
         counters=kernel.counters,
         bounds=bounds,
         journal=BrokerJournal(keeps=kernel.adapters.sessions is not None),
-        door=None if access is None else _door(kernel, access),
+        door=None if access is None else _door(kernel, access, record),
     )
     kernel.access_changed.add(broker.recheck)
     keeper = None if kernel.adapters.sessions is None else SessionKeeper(broker, kernel.adapters.sessions)
@@ -138,11 +139,11 @@ def _health(keeper: SessionKeeper | None, sockets: Sequence[BrokerSocket]) -> st
     return next((one for one in said if one != "ok"), "ok")
 
 
-def _door(kernel: Kernel, access: AccessPlane) -> AccessDoor:
+def _door(kernel: Kernel, access: AccessPlane, record: HandRecord | None) -> AccessDoor:
     mqtt = kernel.settings.mqtt
     topics = DeviceTopics(kernel.languages.profiles.values())
     own = mqtt.username, mqtt.password.get_secret_value()
-    return AccessDoor(access.authority, topics, own, kernel.clock.monotonic)
+    return AccessDoor(access.authority, topics, own, kernel.clock.monotonic, record)
 
 
 def _fills(broker: Broker) -> Mapping[str, Fill]:

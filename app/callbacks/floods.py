@@ -8,9 +8,9 @@ from typing import Final
 from app.core.clock import Clock
 
 MOST_A_SECOND: Final = 200
-"""So many unknown responses of one device are looked up within a second; a restarted device repeats a few."""
+"""The unknown responses of one device that are looked up within a second; a restarted device repeats a few."""
 MOST_DEVICES: Final = 10_000
-"""Of whom this is kept at a time."""
+"""The devices that are counted at a time."""
 
 
 class Floods:

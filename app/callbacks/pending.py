@@ -78,7 +78,7 @@ class Pending:
         self.request_bytes: int | None = None
         self.attempt = 1
         self.puback: Puback | None = None
-        """Of its publish, which may still wait for room in the broker's window."""
+        """The PUBACK of the publish, which may still wait for room in the broker's window."""
         self.state = CommandState.PENDING
         """The outcome, once it is known here."""
         self.received_by: str | None = None

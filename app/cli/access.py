@@ -27,7 +27,7 @@ application = typer.Typer(
 )
 
 MAX_BYTES: Final = 16 * 2**20
-"""Of a file to apply."""
+"""The size of a file to apply."""
 
 Days = Annotated[int, typer.Option(min=1, max=3650, help="The number of days until the key expires.")]
 Roles = Annotated[list[str] | None, typer.Option(help="A role to give. Repeatable.")]

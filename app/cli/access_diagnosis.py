@@ -24,7 +24,7 @@ class AccessFacts:
     document: Document | None = None
     """None when it could not be read."""
     trouble: str = ""
-    """Why not."""
+    """The reason why the document could not be read."""
     no_tables: bool = False
     """It is there, and has no tables yet, or old ones."""
 

@@ -150,7 +150,7 @@ def _heads(file: str) -> Iterator[ChainHead]:
 def _head(line: str) -> tuple[str, int, bytes] | None:
     found = {}
     for name in ("writer", "seq", "hash"):
-        value = re.search(rf"\b{name}\W{{1,4}}([\w./-]+)", line)
+        value = re.search(rf'(?:[\s,]{name}=|"{name}": ?"?)([\w./-]+)', line)  # not within a node id
         if value is None:
             return None
         found[name] = value[1]

@@ -50,6 +50,8 @@ STATUSES: Final[Mapping[int, Exit]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: Exit.UNSENT,
     HTTPStatus.GATEWAY_TIMEOUT: Exit.TIMED_OUT,
 }
+INTERLOCK: Final = "urn:homing:problem:interlock"
+"""A 409 that is no mistake of the caller: the command was not sent, as its device is not ready for it."""
 
 
 def form(output: Form, *, as_json: bool) -> Form:
@@ -85,6 +87,8 @@ def connected(
 
 def code_of(error: ProblemError) -> Exit:
     """The exit code of what a node refused."""
+    if error.type == INTERLOCK:
+        return Exit.UNSENT
     other = Exit.USAGE if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else Exit.UNEXPECTED
     return STATUSES.get(error.status, other)
 

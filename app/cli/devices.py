@@ -48,7 +48,7 @@ def list_devices(
     """List devices by id."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
-        listed = homing.devices(pattern, profile=profile, tenant=tenant, labels=_labels(label), heard=heard)
+        listed = homing.devices(pattern, profile=profile, tenant=tenant, labels=labels_of(label), heard=heard)
         found = [one.raw for one in listed]
     if heard:
         table(shown, found, _heard_row, _HEARD_COLUMNS)
@@ -92,7 +92,7 @@ def put(
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         record = homing.put_device(
-            device, profile=profile, labels=_labels(label), note=note, tenant=tenant, if_match=if_match
+            device, profile=profile, labels=labels_of(label), note=note, tenant=tenant, if_match=if_match
         )
     _print(record, shown)
 
@@ -105,7 +105,8 @@ def remove(device: DeviceArgument, *, if_match: IfMatch = None, url: Url = None,
     tell(err, f"{device} is not on record any more.")
 
 
-def _labels(pairs: list[str] | None) -> dict[str, str]:
+def labels_of(pairs: list[str] | None) -> dict[str, str]:
+    """The labels that were typed; Stop with a sentence where one makes no sense."""
     labels = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 PART: Final = "events"
 NEARLY_FULL: Final = 0.8
-"""Of the quota."""
+"""A database that takes more than this share of its quota is nearly full."""
 SHARE_IN_REDIS: Final = 0.6
-"""What events take in Redis, of their bytes as a quota counts them."""
+"""The memory that events take in Redis, as a share of their bytes as a quota counts them."""
 MOST_CLOCK_OFF: Final = 1.0
 """Seconds."""
 SLACK: Final = timedelta(minutes=5)

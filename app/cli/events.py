@@ -107,5 +107,7 @@ def publish(
 def _is_gap(kind: str, data: Any) -> bool:  # noqa: ANN401 - a JSON object
     """True if it is no event but a word about the stream; people are told of what they miss."""
     if kind == "gap":
-        complain(f"events until {data['until']} are gone: they were dropped before they were read")
+        complain(
+            f"events until {data['until']} are missing: they were dropped, are damaged, or Redis has forgotten them"
+        )
     return kind != "event"

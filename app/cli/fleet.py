@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.fleet_follow import OnlyShown, RunKey, Waits, begin, follow
+from app.cli.fleet_send import send
 from app.cli.json_input import parse_json
-from app.cli.output import Form, Stop, err, out, plain, table, tell, written
+from app.cli.output import Form, Stop, out, plain, table
 from app.cli.standard_input import read_all
 from app.cli.verbs import COMPLETED, HELP, Verb, cell, group
 from app.runtime.exits import Exit
 
-if TYPE_CHECKING:
-    from homing_client import Homing
-
-ROUND_SECONDS: Final = 1.0
-"""Somebody who waits for the end of a run asks so often how it stands."""
-ENDS: Final = {
-    "succeeded": Exit.OK,
-    "failed": Exit.FAILED,
-    "lapsed": Exit.TIMED_OUT,
-    "aborted": Exit.CANCELLED,
-    "paused": Exit.EMPTY,
-}
-"""The exit codes of those who wait, by the state in which a run stands still."""
-
-OF_RUN: Final = ("id", "state", "total", "counts")
 RESULTS: Final = ("device_id", "wave", "state", "ended_at", "command_id", "code", "message", "result")
 
 application = group(
@@ -46,14 +32,16 @@ application = group(
     },
 )
 
+application.command()(send)
+
 
 @application.command()
 def run(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The run as JSON; - reads it from standard input.")],
     *,
-    key: Annotated[str | None, typer.Option(help="An idempotency key. Repeated with it, it is the same run.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what the run would be, and begin nothing.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the run has ended, or is paused.")] = False,
+    key: RunKey = None,
+    dry_run: OnlyShown = False,
+    wait: Waits = False,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
@@ -66,15 +54,7 @@ def run(
     shown = form(output, as_json=as_json)
     document = _document(file)
     with connected(url, context, shown) as homing:
-        begun = homing.fleet.begin(document, idempotency_key=key, dry_run=dry_run)
-        if dry_run:
-            _show(begun, shown, ("total", "waves", "devices"))
-            return
-        if wait:
-            begun = _stands(homing, begun["id"])
-    _show(begun, shown, OF_RUN)
-    if wait:
-        _exit_as(begun["state"])
+        begin(homing, document, shown, key=key, dry_run=dry_run, wait=wait)
 
 
 @application.command()
@@ -92,9 +72,7 @@ def watch(
     """
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
-        found = _stands(homing, run_id)
-    _show(found, shown, OF_RUN)
-    _exit_as(found["state"])
+        follow(homing, run_id, shown)
 
 
 @application.command()
@@ -141,30 +119,3 @@ def _document(file: str) -> Any:  # noqa: ANN401 - any JSON
         raise Stop(f"{file}: {error.strerror}", Exit.USAGE) from None
     except ValueError as error:
         raise Stop(f"{file}: not JSON: {error}", Exit.USAGE) from None
-
-
-def _stands(homing: Homing, run_id: str) -> Any:  # noqa: ANN401 - a JSON object
-    """The run when nothing happens any more; its counts on the way."""
-    told = ""
-    while True:
-        found = homing.fleet.get(run_id)
-        now = cell(found, "counts")
-        if now != told:
-            tell(err, f"{run_id}  {found['state']}  {now}")
-            told = now
-        if found["state"] in ENDS:
-            return found
-        time.sleep(ROUND_SECONDS)
-
-
-def _exit_as(state: str) -> None:
-    """Stop with the exit code of the state in which a run stands still."""
-    if (code := ENDS[state]) is not Exit.OK:
-        raise Stop("", code)
-
-
-def _show(found: Any, shown: Form, columns: tuple[str, ...]) -> None:  # noqa: ANN401 - a JSON object
-    if shown is Form.HUMAN:
-        table(shown, [found], lambda one: [cell(one, name) for name in columns], columns)
-    else:
-        out.line(written(found))

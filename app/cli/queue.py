@@ -59,7 +59,11 @@ for _verb in (documents.bind, documents.unbind, documents.export, documents.appl
 QueueName = Annotated[
     str,
     typer.Argument(
-        metavar="QUEUE", help="The name of the queue.", show_default=False, autocompletion=members("queues.all", "name")
+        metavar="QUEUE",
+        help="The name of the queue.",
+        show_default=False,
+        autocompletion=members("queues.all", "name"),
+        callback=documents.checked,
     ),
 ]
 

@@ -41,6 +41,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "labels": {},
 }
 """The values of members that a document does not name."""
+_NO_NAMES: Final = frozenset({"", ".", ".."})
 DURATIONS: Final = frozenset({"loan", "ttl", "delay", "ends_after"})
 
 
@@ -63,11 +64,20 @@ def show(queue: Tagged, shown: Form, sentence: str) -> None:
     tell(err, f"tag {queue.tag}")
 
 
+def checked(name: str) -> str:
+    """The name of a queue that was typed; Stop for one that no path can have. A node says what else is wrong."""
+    if name in _NO_NAMES or not name.isprintable():  # bytes that are no UTF-8 are not, either
+        raise Stop(f"QUEUE: {name!a} is no name of a queue", Exit.USAGE)
+    return name
+
+
 def _rerouting(name: str, does: str, method_of: Callable[[Homing], Callable[..., Tagged]]) -> Callable[..., None]:
     """The verb of this name, which gives the routes that were typed to a method of the client."""
 
     def reroute(
-        queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)],
+        queue: Annotated[
+            str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False, callback=checked)
+        ],
         *,
         topic: TopicOption = None,
         key: KeyOption = None,
@@ -189,7 +199,7 @@ def _queues(homing: Homing, wanted: Sequence[Mapping[str, Any]]) -> list[_Differ
     known = {one["name"]: one for one in homing.queues.all()}
     found = []
     for one in wanted:
-        name, declared = str(one["name"]), _declared(one)
+        name, declared = one["name"], _declared(one)
         fields = _differences(declared, _declared(known[name])) if name in known else ()
         fixed = "order" if "order" in fields else ""
         found.append(_Difference("queue", name, declared, name in known, fields, fixed))
@@ -244,14 +254,15 @@ def _read(document: str) -> dict[str, list[dict[str, Any]]]:
         try:
             text = Path(document).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise Stop(f"FILE: {error}", Exit.USAGE) from None
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise Stop(f"FILE: {document[:256]} cannot be read: {reason}", Exit.USAGE) from None
     told = read_json("FILE", text)
     found = {"exchanges": [], "queues": told} if isinstance(told, list) else told
     wrong = not isinstance(found, dict) or not found.keys() <= {"exchanges", "queues"} or not found
     parts = {} if wrong else {name: found.get(name, []) for name in ("exchanges", "queues")}
     for one in parts.values():
-        named = isinstance(one, list) and all(isinstance(each, dict) and "name" in each for each in one)
-        if not named or len({str(each["name"]) for each in one}) < len(one):
+        named = isinstance(one, list) and all(isinstance(each, dict) and _is_named(each) for each in one)
+        if not named or len({each["name"] for each in one}) < len(one):
             wrong = True
     if wrong:
         raise Stop(
@@ -261,3 +272,8 @@ def _read(document: str) -> dict[str, list[dict[str, Any]]]:
             Exit.USAGE,
         )
     return parts
+
+
+def _is_named(declaration: Mapping[str, Any]) -> bool:
+    name = declaration.get("name")
+    return isinstance(name, str) and name not in _NO_NAMES and name.isprintable()

@@ -104,7 +104,7 @@ PANELS: Final[Mapping[str, Mapping[str, VerbEntry]]] = MappingProxyType(
         "Tools": TOOLS,
     }
 )
-"""What `homing --help` shows, in this order: what is used most comes first."""
+"""The panels of `homing --help`, in this order: the verbs that are used most come first."""
 ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "demo": "homing-simulator",

@@ -137,9 +137,9 @@ def send(  # noqa: PLR0913 - each is something that people type
     HOMING_KEY holds the API key if the node requires one and homing login has saved none.
 
     Exit code: 0 succeeded (or accepted, with --async or --hold), 1 the device refused or failed, 2 wrong input, 3 timed
-    out, 4 cancelled, 5 not sent (nobody is subscribed, broker or store unavailable, or a limit reached), 6 no node
-    there, 7 the node answered strangely, 8 not allowed, 130 interrupted. With --dry-run: 0 it would be sent, would wait
-    or join, 5 it would be refused.
+    out, 4 cancelled, 5 not sent (nobody is subscribed, an interlock, broker or store unavailable, or a limit reached),
+    6 no node there, 7 the node answered strangely, 8 not allowed, 130 interrupted. With --dry-run: 0 it would be sent,
+    would wait or join, 5 it would be refused.
     """
     _check(device, timeout, hold, idempotency_key)
     body = parse_params([*(pairs or ()), *(param or ())], params)

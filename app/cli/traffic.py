@@ -103,7 +103,8 @@ def draft(
     try:
         toml = read_all() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Stop(f"{file}: cannot be read: {error}", Exit.USAGE) from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Stop(f"{file}: cannot be read: {reason}", Exit.USAGE) from None
     with connected(url, context, shown) as homing:
         found = homing.traffic.try_profile(
             toml, method=method, device_id=device, params=given, topic=topic, payload=message

@@ -174,7 +174,7 @@ def _overrides(api: str | None, profile: str | None) -> dict[str, Any]:
 
 
 def _address(option: str, text: str, port: int) -> tuple[str, int]:
-    """Host and port; Stop when the text has no such form."""
+    """Host and port; Stop when the text has no such form. A port alone would be the name of a host."""
     from app.core.addresses import split_address
 
     try:
@@ -182,7 +182,7 @@ def _address(option: str, text: str, port: int) -> tuple[str, int]:
         found = parts.port
     except ValueError:
         parts, found = None, None
-    if parts is None or not parts.hostname or parts.netloc != text or "@" in text:
+    if parts is None or not parts.hostname or parts.netloc != text or "@" in text or parts.hostname.isdecimal():
         raise Stop(f"{option}: {text[:64]!a} is no address; allowed: HOST:PORT, such as 127.0.0.1:{port}", Exit.USAGE)
     return parts.hostname, port if found is None else found
 

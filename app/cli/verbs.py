@@ -29,7 +29,7 @@ WHERE: Final[Mapping[str, tuple[Any, Any]]] = {
     "output": (Output, Form.HUMAN),
     "as_json": (AsJson, False),
 }
-"""What all verbs have: where to ask, and how to print."""
+"""The parameters that all verbs have: the URL to ask, and the form of the output."""
 JSON: Final = {"object", "Mapping[str, Any]", "Sequence[Mapping[str, Any]]"}
 """Types of parameters that are typed as JSON."""
 WORDS: Final = {"Sequence[str]", "Sequence[str] | None"}
@@ -101,7 +101,7 @@ HELP: Final[Mapping[str, str]] = {
     "webhook_id": "The id of the webhook.",
     "who": "Show only requests of this principal.",
 }
-"""What each parameter means, whatever verb it belongs to."""
+"""The help for each parameter, whatever verb it belongs to."""
 
 RENAMED: Final = {"url": "target"}
 """Parameters that are called as an option of all verbs."""
@@ -133,7 +133,7 @@ COMPLETED: Final = {
     "topic": completion.members("events.topics", "topic"),
     "webhook_id": completion.members("webhooks.all", "id"),
 }
-"""What the shell can offer for a parameter."""
+"""The completions that the shell can offer for a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,17 @@ def command_of(verb: Verb) -> Callable[..., None]:
     ]
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # where typer looks first
     run.__annotations__ = {one.name: one.annotation for one in parameters}
-    run.__doc__ = (inspect.getdoc(method) or "").partition("\n\n")[0].partition(" Raises ")[0]
+    told = (inspect.getdoc(method) or "").partition("\n\n")[0].partition(" Raises ")[0]
+    for one in asked:
+        option = f"--{one.name.replace('_', '-')}"
+        if one.kind is Parameter.KEYWORD_ONLY and option in _options_of(one):
+            told = told.replace(f"`{one.name}`", option)  # as people type it
+    run.__doc__ = told
     return run
+
+
+def _options_of(one: Parameter) -> tuple[str, ...]:
+    return OPTIONS.get(one.name, (f"--{one.name.replace('_', '-')}",))
 
 
 def _parameter(one: Parameter) -> Parameter:
@@ -204,7 +213,7 @@ def _parameter(one: Parameter) -> Parameter:
     typed = list[str] if kind in WORDS else typed
     if one.default is None:
         typed |= None
-    names = () if is_argument else OPTIONS.get(one.name, (f"--{one.name.replace('_', '-')}",))
+    names = () if is_argument else _options_of(one)
     info = typer.Argument(**words) if is_argument else typer.Option(*names, **words)
     name = RENAMED.get(one.name, one.name)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=one.default, annotation=Annotated[typed, info])

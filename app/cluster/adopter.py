@@ -62,8 +62,8 @@ class Adopter:
     """Looks for orphans once per interval, and adopts those that were orphans in the round before as well.
 
     A node whose lease ran out because Redis was frozen takes it up again within that time. What the broker says of a
-    dead session is acted upon sooner. `connected` tells whether this node hears the broker; `gone` and `died` are those
-    of OnNodeDeath.
+    dead session is acted upon sooner. `connected` tells whether this node hears the broker; `named` gives the
+    incarnation that a notice is about, if it says enough of it; `gone` and `died` are those of OnNodeDeath.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Adopter:
         interval: float,
         counters: Counters,
         connected: Callable[[], bool] = lambda: True,
+        named: Callable[[SessionNotice], NodeInfo | None] = lambda _notice: None,
         gone: Callable[[str], None] = lambda _node_id: None,
         died: Callable[[str], None] = lambda _node_id: None,
         grace: timedelta = GRACE,
@@ -84,6 +85,7 @@ class Adopter:
         self._interval = interval
         self._counters = counters
         self._connected = connected
+        self._named = named
         self._gone = gone
         self._died = died
         self._grace = grace.total_seconds()
@@ -130,7 +132,7 @@ class Adopter:
 
     def _begin_lost(self, notice: SessionNotice) -> None:
         if len(self._lost) < self._most_lost:
-            self._begin(notice.incarnation, self._take_lost(notice.incarnation, left=notice.word is Word.LEFT))
+            self._begin(notice.incarnation, self._take_lost(notice))
         else:
             self._counters["drop.notice"] += 1
 
@@ -151,21 +153,34 @@ class Adopter:
         self._lost[incarnation] = task
         task.add_done_callback(ended)
 
-    async def _take_lost(self, incarnation: str, *, left: bool) -> None:
-        if not left:
+    async def _take_lost(self, notice: SessionNotice) -> None:
+        if notice.word is not Word.LEFT:
             await asyncio.sleep(self._grace)
         # Where this node has lost the broker as well, it is the broker that went away.
         if not self._connected():
             return
-        try:
-            known = [*await self._cluster.nodes(), *await self._cluster.orphans()]
-        except UnavailableError as error:
-            self._log.debug("adoption_waits", reason=str(error))
-            return
-        for one in known:
-            if one.incarnation == incarnation:
-                await self._take(one, lost=True)
-                return
+        if (lost := await self._when_known(notice)) is not None and self._connected():
+            await self._take(lost, lost=True)
+
+    async def _when_known(self, notice: SessionNotice) -> NodeInfo | None:
+        """Return what `_known` does, as soon as the store answers."""
+        while True:
+            try:
+                return await self._known(notice)
+            except UnavailableError as error:
+                self._log.debug("adoption_waits", reason=str(error))
+                await asyncio.sleep(self._interval)
+
+    async def _known(self, notice: SessionNotice) -> NodeInfo | None:
+        """The incarnation whose session is lost; None where that was adopted already, or nobody knows its name."""
+        for one in [*await self._cluster.nodes(), *await self._cluster.orphans()]:
+            if one.incarnation == notice.incarnation:
+                return one
+        forgotten = self._named(notice)
+        if forgotten is None or not await self._cluster.note_forgotten(forgotten):
+            return None
+        self._counters["adoption.forgotten"] += 1
+        return forgotten
 
     async def _take(self, orphan: NodeInfo, *, lost: bool = False) -> None:
         if orphan in self._adopting:

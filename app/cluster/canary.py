@@ -25,7 +25,7 @@ from app.runtime.telemetry import Counters
 EVERY_SECONDS: Final = 0.5
 """The time after which another canary is sent through each subscription."""
 MOST_A_SECOND: Final = 20
-"""With many subscriptions each has its turn less often."""
+"""The canaries in a second: with many subscriptions each has its turn less often."""
 CALM_SECONDS: Final = 2.0
 """A broker in this node writes each canary to the disk, and nothing is between the two, so they come less often."""
 SILENT_SECONDS: Final = 3.0
@@ -35,7 +35,7 @@ PATIENCE_SECONDS: Final = 5.0
 MEMORY_SECONDS: Final = 10.0
 """The time for which a loss counts."""
 TOO_MANY: Final = 2
-"""So many losses within that time are no accident."""
+"""This number of losses within that time is no accident."""
 EXCUSED_SECONDS: Final = 30.0
 """The time for which a known trouble, as a frozen node, explains what is missing."""
 LATE_SECONDS: Final = 1.0

@@ -9,11 +9,11 @@ from app.core.cluster.wakeup import WATCHED, decode_wake_up
 from app.runtime.telemetry import Counters
 
 _CARRIED: Final = b"\0canary "
-"""In front of the secret of a canary that came in at another node; a wake-up never begins with NUL."""
+"""The bytes in front of the secret of a canary that came in at another node; a wake-up never begins with NUL."""
 
 
 _NOTE: Final = b"\0note "
-"""In front of what nodes ask each other, and answer."""
+"""The bytes in front of questions between nodes, and of their answers."""
 
 
 def note(what: bytes) -> bytes:

@@ -12,5 +12,9 @@ from app.cluster.wakeups import WakeUps
 from app.store.copies import Copies
 
 
-class Cluster(Membership, ClusterDirectory, Orphans, WakeUps, LimitGossip, Copies, Protocol):
+class Cluster(Membership, ClusterDirectory, Orphans, WakeUps, LimitGossip, Protocol):
     """Membership, sessions to adopt, wake-ups, demands and a copy of the access rules, which one adapter offers."""
+
+    @property
+    def copies(self) -> Copies:
+        """The copy of the access rules, which all nodes share."""

@@ -18,6 +18,10 @@ COUNTERS: Final = CounterTable(
         ),
         (counted("homing_adopted_responses", "Responses that were found in them"), {"adoption.responses": ""}),
         (
+            counted("homing_forgotten_sessions", "Those of them that the store had forgotten, and the broker told of"),
+            {"adoption.forgotten": ""},
+        ),
+        (
             counted("homing_lease_lost", "Times that this node lost its lease and had to begin as a new incarnation"),
             {"lease.lost": ""},
         ),

@@ -5,16 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Final
 
 from app.cluster.directory import NodeInfo
 from app.core.cluster.charter import Charter
 from app.core.errors import NodeIdTakenError
 
 
+class NoCopies:
+    """Keeps nothing: there is nobody to share a copy with."""
+
+    async def keep(self, version: int, at_us: int, copy: bytes, life: timedelta) -> None:
+        return
+
+    async def kept(self) -> tuple[int, int] | None:
+        return None
+
+    async def read(self) -> bytes | None:
+        return None
+
+
 class LocalCluster:
     """Knows itself only; there is nobody to wake. `remembers`: whether its store outlives the process."""
 
     def __init__(self, charter: Charter, *, remembers: bool = False) -> None:
+        self.copies: Final = NoCopies()
         self._remembers = remembers
         self._node: NodeInfo | None = None
         self._charter = charter
@@ -73,6 +88,9 @@ class LocalCluster:
     async def orphans(self) -> Sequence[NodeInfo]:
         return ()
 
+    async def note_forgotten(self, lost: NodeInfo) -> bool:
+        return False
+
     async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
         return False
 
@@ -87,12 +105,3 @@ class LocalCluster:
 
     async def exchange(self, told: str) -> Sequence[str]:
         return ()
-
-    async def keep_copy(self, version: int, at_us: int, copy: bytes, life: timedelta) -> None:
-        return
-
-    async def copy_kept(self) -> tuple[int, int] | None:
-        return None
-
-    async def kept_copy(self) -> bytes | None:
-        return None

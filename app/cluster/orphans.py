@@ -18,6 +18,12 @@ class Orphans(Protocol):
     async def orphans(self) -> Sequence[NodeInfo]:
         """Incarnations without a lease whose MQTT session may still hold responses."""
 
+    async def note_forgotten(self, lost: NodeInfo) -> bool:
+        """Note the session of an incarnation that is dead, so that it can be claimed.
+
+        False, and nothing is noted, where it is known, or somebody adopts it or has just done so.
+        """
+
     async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
         """Get the sole right to adopt a session for a while; the incarnation can never renew its lease again.
 

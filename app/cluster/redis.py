@@ -13,6 +13,7 @@ import structlog
 from app.cluster.channel import ChannelReader, carried, note
 from app.cluster.directory import NodeInfo
 from app.cluster.node_text import node_of, text_of
+from app.cluster.redis_copies import RedisCopies
 from app.cluster.scripts import cluster_scripts
 from app.cluster.wakeups import ChannelHandlers
 from app.core import keys
@@ -30,18 +31,18 @@ _LISTED: Final = "!"
 FEATURES: Final = "held approvals verified queues"
 """The features that nodes of this version know and those before it do not, with a blank between."""
 CLAIMED: Final = "!"
-"""In front of an incarnation whose session is being adopted."""
+"""The mark in front of an incarnation whose session is being adopted."""
 TAKEN_POLL_SECONDS: Final = 0.2
 MOST_LEFT: Final = 16
-"""So many sessions that it has left a node remembers, for a store that forgets them before they are adopted."""
+"""The sessions that a node remembers to have left, for a store that forgets them before they are adopted."""
 STALE_MS: Final = round(2.5 * HEARTBEAT_SECONDS * 1000)
 """A lease that was not renewed for so long belongs to a node that is frozen, cut off or dead."""
 RENEWALS: Final = 3
 """A lease is renewed so often at least within its time: once may fail, or be late."""
 _DEMAND_MS: Final = 3_000
 """Nodes tell what they are asked for once a second: longer ago, it says nothing."""
-KEPT_LATELY: Final = timedelta(minutes=15)
-"""A copy of a later version that nobody has kept for so long is of a database that has gone back."""
+ADOPTED_MS: Final = 10_000
+"""The time for which an adoption is known: other survivors hear of the loss of the session as well, and later."""
 MOST_NAMED: Final = 100
 """Leases that cannot be read, of which each is logged once."""
 
@@ -72,6 +73,7 @@ class RedisCluster:
         self._on_failure = on_failure
         self._listener = Listener(
             url,
+            name="homing-wake-ups",
             clock=clock,
             counters=counters,
             heard=ChannelReader(handlers, counters).read,
@@ -86,6 +88,7 @@ class RedisCluster:
             counters=counters,
             terms=terms,
         )
+        self.copies: Final = RedisCopies(self._redis)
         self._node: NodeInfo | None = None
         self._charter: Charter | None = None
         self._listed = False
@@ -223,6 +226,13 @@ class RedisCluster:
             found += [one for one in left if one is not None]
         return found
 
+    async def note_forgotten(self, lost: NodeInfo) -> bool:
+        arguments = [lost.client_id, f"{CLAIMED}{text_of(lost)}", self._session_ms]
+        noted = bool(await self._run("note_forgotten", lost, arguments, adoption=True))
+        if noted:  # a list that is lost is not begun anew for it, as that would hide the loss
+            await self._redis.run("enlist", [keys.NODES], lost.node_id, self._session_ms, 1)
+        return noted
+
     async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
         # A session that this node serves is alive, even if its lease ran out: to adopt it would end all that it hears.
         if self._node is None or orphan.client_id == self._node.client_id:
@@ -234,7 +244,7 @@ class RedisCluster:
         return bool(await self._run("claim", orphan, arguments, adoption=True))
 
     async def adopted(self, orphan: NodeInfo) -> None:
-        if await self._run("adopted", orphan, [orphan.client_id], adoption=True):
+        if await self._run("adopted", orphan, [orphan.client_id, ADOPTED_MS], adoption=True):
             await self._redis.call("ZREM", keys.NODES, orphan.node_id)
 
     async def carry(self, node_id: str, secret: str) -> None:
@@ -251,22 +261,6 @@ class RedisCluster:
         tell = ("SET", keys.limits(node.node_id), told, "PX", str(_DEMAND_MS))
         _, *heard = await self._redis.call_many([tell, *(("GET", keys.limits(one)) for one in others)])
         return [_text(one) for one in heard if one is not None]
-
-    async def keep_copy(self, version: int, at_us: int, copy: bytes, life: timedelta) -> None:
-        lately = at_us - KEPT_LATELY // timedelta(microseconds=1)
-        await self._redis.run("keep", [keys.ACCESS], version, at_us, copy, _milliseconds(life), lately)
-
-    async def copy_kept(self) -> tuple[int, int] | None:
-        kept = await self._redis.call("HMGET", keys.ACCESS, "version", "at")
-        try:
-            version, at_us = (int(one) for one in kept if one is not None)
-        except ValueError:  # there is none, or none that can be read
-            return None
-        return version, at_us
-
-    async def kept_copy(self) -> bytes | None:
-        found: bytes | None = await self._redis.call("HGET", keys.ACCESS, "copy")
-        return found
 
     async def _sign_off(self, *, session_kept: bool) -> None:
         node, self._node = self._node, None

@@ -7,7 +7,10 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-_NAMES: Final = ("charter", "directory", "enlist", "join", "renew", "leave", "claim", "adopted", "keep")
+_NAMES: Final = (
+    *("charter", "directory", "enlist", "join", "renew", "leave"),
+    *("note_forgotten", "claim", "adopted", "keep"),
+)
 
 
 @cache  # a program may begin many times

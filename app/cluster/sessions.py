@@ -14,6 +14,9 @@ from app.core.topics import share
 from app.mqtt.base import Subscription, Will
 from app.runtime.telemetry import Counters
 
+_OF_LOST_SESSIONS: Final = (Word.LOST, Word.LEFT)
+"""The words that say that a session may be adopted."""
+
 OwnTopics = MutableMapping[str, Callable[[bytes], None]]
 """Topics on which nodes speak to nodes, each with who takes the payload."""
 
@@ -68,8 +71,21 @@ class Sessions:
 
         With a `secret` of an earlier start it goes on with the session of that one.
         """
-        client_id = f"{self._prefix}-{node_id}-{secret or self._new_secret()}"
+        client_id = self._client_id(node_id, secret or self._new_secret())
         return NodeInfo(node_id, self._new_ulid(), client_id, self._clock.wall())
+
+    def named(self, notice: SessionNotice) -> NodeInfo | None:
+        """The incarnation that a notice is about, as this node has to know it to adopt its session.
+
+        None if the notice does not say the name of the session. That is taken to have the subscriptions of this node's.
+        """
+        if not notice.secret or self._info is None:
+            return None
+        client_id = self._client_id(notice.node_id, notice.secret)
+        return NodeInfo(notice.node_id, notice.incarnation, client_id, self._clock.wall(), self._info.filters)
+
+    def _client_id(self, node_id: str, secret: str) -> str:
+        return f"{self._prefix}-{node_id}-{secret}"
 
     def of(self, info: NodeInfo, charter: Charter) -> BrokerSession:
         """The session of an incarnation under a charter; from now on notices under this charter are heard."""
@@ -78,12 +94,11 @@ class Sessions:
             subscriptions = [Subscription(one) for one in self._filters]
             return BrokerSession(_with_filters(info, subscriptions), subscriptions, None)
         topic = self._noticed = notice_topic(charter)
-        self._charter, self._info = charter, info
+        self._charter = charter
         group = f"{self._group}-{charter.group}"
-        # With QoS 0, as a notice is of no use to a session whose node is away.
         subscriptions = [
             *(Subscription(share(group, one)) for one in self._filters),
-            Subscription(topic, qos=0, needed=False),
+            Subscription(topic, needed=False),
         ]
 
         def hear(payload: bytes) -> None:
@@ -96,13 +111,18 @@ class Sessions:
                 self._heard(notice)
 
         self._own_topics[topic] = hear
-        lost, back = (_said(word, info, charter) for word in (Word.LOST, Word.BACK))
-        return BrokerSession(_with_filters(info, subscriptions), subscriptions, Will(topic, lost, back))
+        joined = self._info = _with_filters(info, subscriptions)
+        lost, back = (self._said(word, joined, charter) for word in (Word.LOST, Word.BACK))
+        return BrokerSession(joined, subscriptions, Will(topic, lost, back))
 
     def say(self, word: Word, asker: str = "") -> None:
         """Tell the other nodes a word of this incarnation; nobody, where there are none or no connection."""
         if self._charter is not None and self._info is not None:
-            self._answer(notice_topic(self._charter), _said(word, self._info, self._charter, asker))
+            self._answer(notice_topic(self._charter), self._said(word, self._info, self._charter, asker))
+
+    def _said(self, word: Word, info: NodeInfo, charter: Charter, asker: str = "") -> bytes:
+        secret = info.client_id.removeprefix(self._client_id(info.node_id, "")) if word in _OF_LOST_SESSIONS else ""
+        return encode_notice(SessionNotice(word, info.node_id, info.incarnation, asker, secret), charter)
 
     def _read(self, payload: bytes, charter: Charter) -> SessionNotice | None:
         try:
@@ -110,10 +130,6 @@ class Sessions:
         except ValueError:
             self._counters["drop.bad_notice"] += 1
             return None
-
-
-def _said(word: Word, info: NodeInfo, charter: Charter, asker: str = "") -> bytes:
-    return encode_notice(SessionNotice(word, info.node_id, info.incarnation, asker), charter)
 
 
 def _with_filters(info: NodeInfo, subscriptions: Sequence[Subscription]) -> NodeInfo:

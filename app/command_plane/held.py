@@ -17,7 +17,7 @@ from app.commands.held.drainer import Drainer
 from app.commands.held.held_judge import HeldJudge
 from app.commands.held.lane_resumer import LaneResumer
 from app.commands.held.look_pace import LookPace
-from app.commands.held.run_stands import RunStands
+from app.commands.held.run_standings import RunStandings
 from app.commands.held.store_time import StoreTime
 from app.commands.send.invoker import CANCELLED
 from app.core.commands.command import CommandState
@@ -49,27 +49,8 @@ def open_held(
 ) -> HeldParts:
     """Put them together. Nothing is sent before the service runs."""
     time = StoreTime(kernel.clock, kernel.store)
-    judge = HeldJudge(
-        store=kernel.store,
-        publisher=way.publisher,
-        admission=way.admission,
-        may=around.may_send,
-        whereabouts=around.whereabouts,
-        run_stands=RunStands(kernel.store.fleets, kernel.clock).stands,
-        time=time,
-        now_us=kernel.now_us,
-    )
-    claims = ClaimKeeper(
-        store=kernel.store,
-        starts=kernel.store.starts,
-        cancel=partial(way.expirer.end, state=CommandState.CANCELLED, error=CANCELLED, only_held=True),
-        directory=kernel.cluster,
-        node_id=kernel.info.node_id,
-        new_secret=kernel.adapters.new_secret,
-        lease=kernel.settings.cluster.lease.total_seconds(),
-        clock=kernel.clock,
-        counters=kernel.counters,
-    )
+    judge = _judge(kernel, way, around, time)
+    claims = _claims(kernel, way)
     drainer = _drainer(kernel, observed, way, open_commands, judge, time, claims)
     return HeldParts(
         holder=CommandHolder(
@@ -88,6 +69,7 @@ def open_held(
             commands=kernel.store,
             open_commands=open_commands,
             drainer=drainer,
+            claims=claims,
             node_id=kernel.info.node_id,
             counters=kernel.counters,
         ),
@@ -103,6 +85,33 @@ def open_held(
             fills=lambda: observed.waiting.fills() | claims.fills(),
             gauges=drainer.gauges.shown,
         ),
+    )
+
+
+def _judge(kernel: Kernel, way: WayOut, around: CommandSurroundings, time: StoreTime) -> HeldJudge:
+    return HeldJudge(
+        store=kernel.store,
+        publisher=way.publisher,
+        admission=way.admission,
+        may=around.may_send,
+        whereabouts=around.whereabouts,
+        run_stands=RunStandings(kernel.store.fleets, kernel.clock).of,
+        time=time,
+        now_us=kernel.now_us,
+    )
+
+
+def _claims(kernel: Kernel, way: WayOut) -> ClaimKeeper:
+    return ClaimKeeper(
+        store=kernel.store,
+        starts=kernel.store.starts,
+        cancel=partial(way.expirer.end, state=CommandState.CANCELLED, error=CANCELLED, only_held=True),
+        directory=kernel.cluster,
+        node_id=kernel.info.node_id,
+        new_secret=kernel.adapters.new_secret,
+        lease=kernel.settings.cluster.lease.total_seconds(),
+        clock=kernel.clock,
+        counters=kernel.counters,
     )
 
 

@@ -32,7 +32,10 @@ COUNTERS: Final = CounterTable(
             {f"held.reasserted.{one}": str(one) for one in (Reclaimed.AGAIN, Reclaimed.RESTORED, Reclaimed.TAKEN)},
         ),
         (
-            counted("homing_held_refused", "Held commands whose caller had lost the right to send them"),
+            counted(
+                "homing_held_refused",
+                "Held commands that were cancelled as their caller lost the right, or their run had ended",
+            ),
             {"held.refused": ""},
         ),
         (

@@ -86,8 +86,15 @@ def check_store_url(url: str) -> None:
     kind = engine_kind(url)
     if kind is EngineKind.ROCKS:
         check_folder_url(split_address(url))
-    elif url != "memory://":
+    elif kind is EngineKind.REDIS:
         check_redis_url(url)
+    else:
+        _check_memory(url)
+
+
+def _check_memory(url: str) -> None:
+    if url != "memory://":
+        raise ValueError("has something behind memory://; allowed: memory://")
 
 
 def check_folder_url(parts: SplitResult) -> None:
@@ -115,7 +122,8 @@ def events_kind(url: str) -> EventsKind:
         check_redis_url(url)
         return EventsKind.REDIS
     parts = split_address(url)
-    if parts.scheme == EventsKind.MEMORY and url == "memory://":
+    if parts.scheme == EventsKind.MEMORY:
+        _check_memory(url)
         return EventsKind.MEMORY
     if parts.scheme == EventsKind.ROCKS:
         check_folder_url(parts)

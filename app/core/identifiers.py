@@ -16,7 +16,7 @@ PARTITIONS: Final = 256
 """Never changes: keys in Redis and command ids carry the partition."""
 
 CANARY: Final = "homing-canary"
-"""In the place of a device id in what nodes send to themselves; no device may be called so."""
+"""The text in the place of a device id in messages of nodes to themselves; no device may be called so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class _AllowList:
 
 
 _DEVICE_ID: Final = _AllowList("device_id", "A-Za-z0-9_.:-", "A-Z a-z 0-9 _ . : -", 128)
-"""Of the letters that stand for themselves; names with others are escaped, see `validate_device_id`."""
+"""The letters that stand for themselves; names with others are escaped, see `validate_device_id`."""
 _METHOD: Final = _AllowList("method", "A-Za-z0-9_.:/-", "A-Z a-z 0-9 _ . : / -", 128)  # such as device/rename
 _NODE_ID: Final = _AllowList("node_id", "A-Za-z0-9_.-", "A-Z a-z 0-9 _ . -", 64)
 _IDEMPOTENCY_KEY: Final = _AllowList("idempotency_key", "!-~", "the visible ASCII characters (no space)", 255)
@@ -67,11 +67,12 @@ _DOTS: Final = (".", "..")  # HTTP clients and file systems take these as "here"
 _NO_LEVELS: Final = frozenset(("", *_DOTS, CANARY))
 
 _NOT_IN_NAMES: Final = frozenset("+#$*%\ufffd")
-"""Besides what is not printable: wildcards, what topics of brokers and escapes begin with, what stands for no UTF-8."""
+"""The refused characters, besides unprintable ones: wildcards, the beginnings of brokers' topics and of escapes, and
+the one that stands for no UTF-8."""
 _ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 DEVICE_ID: Final = r"(?!(?:.*/)?\.{0,2}(?:/|$))(?:[^+#$*%\x00-\x1f\x7f-\x9f]|%[0-9A-Fa-f]{2}){1,128}"
-"""What a device id looks like, as a regular expression for documentation; the other patterns likewise."""
+"""The form of a device id, as a regular expression for documentation; so are the other patterns."""
 METHOD: Final = r"(?!(?:.*/)?\.{0,2}(?:/|$))" + _METHOD.pattern
 _METHOD_PATTERN: Final = re.compile(METHOD)
 IDEMPOTENCY_KEY: Final = _IDEMPOTENCY_KEY.pattern
@@ -215,7 +216,7 @@ _DEVICE_ID_ALLOWED: Final = (
     "without + # $ * % and unprintable ones"
 )
 _LONGEST: Final = 3 * _DEVICE_ID.max_length
-"""Where each letter is escaped that need not be."""
+"""The length of an id in which each letter is escaped without need."""
 _COMMAND_ID_ALLOWED: Final = f"allowed: 000 to {PARTITIONS - 1}, '-', and a ULID of 26 characters in upper case"
 
 

@@ -38,6 +38,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:knows:{<node id>}` | string | words for what the node can do that those before it cannot | lease time |
 | `mqtt:asserted:{<node id>}` | string | starts of servers that the node has told of its claims | a week after |
 | `mqtt:broker:{<role>}` | hash | rows of the broker in a node (app/core/broker/rows.py), and its last write | never |
+| `mqtt:broker:{<role>}:ahead` | hash | a write that is too large for one step, in parts | until it is done |
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
 | `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
 | `mqtt:limits:{<node id>}` | string | what the node was asked for of what is limited, a second (JSON) | 3 s |
@@ -156,6 +157,11 @@ def run(run_id: str) -> list[str]:
 def broker_rows(role: str) -> str:
     """The key of what the broker in a node keeps; it shares a slot with the role of whoever is the broker."""
     return f"mqtt:broker:{{{role}}}"
+
+
+def broker_ahead(role: str) -> str:
+    """The key of a large write to these rows, which is made in parts."""
+    return f"{broker_rows(role)}:ahead"
 
 
 def lease(node_id: str) -> str:

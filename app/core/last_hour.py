@@ -14,6 +14,7 @@ BOUNDS: Final = (
     *(1.0, 1.5, 2.0, 3.5, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
 """Upper bounds of buckets in seconds. What took longer counts as the last of them."""
+_LAST: Final = len(BOUNDS) - 1
 
 
 class MethodName(NamedTuple):
@@ -52,7 +53,7 @@ class CommandTally:
         self.ended[outcome] += 1
         self.timeout = max(self.timeout, timeout)
         if seconds is not None:
-            self.buckets[min(bisect_left(BOUNDS, seconds), len(BOUNDS) - 1)] += 1
+            self.buckets[bisect_left(BOUNDS, seconds, 0, _LAST)] += 1
 
     def add(self, other: CommandTally) -> None:
         """Count those of another one as well."""

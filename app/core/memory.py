@@ -42,7 +42,7 @@ class MemoryShares:
     process_bytes: int = DEFAULT_MEMORY * 9 // 10
     """The bytes that the process may take before the broker accepts no new sessions."""
     open_commands: int = 8_000
-    """Each takes 2.5 KiB, with all that a node does for it."""
+    """The open commands. Each takes 2.5 KiB, with all that a node does for it."""
     waiters: int = 2_000
     api_connections: int = 4_000
 

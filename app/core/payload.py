@@ -53,7 +53,7 @@ class Missing(enum.Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""What `lookup` gives when there is nothing at the path."""
+"""The value that `lookup` gives when there is nothing at the path."""
 
 A_NUMBER: Final = "a number"
 """The kind of numbers, in words."""

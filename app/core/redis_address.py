@@ -81,7 +81,7 @@ class RedisTerms:
     sentinel_user: str = ""
     sentinel_password: str = field(default="", repr=False)
     wait_replicas: int = 0
-    """So many replicas have to have what was written before it counts as written."""
+    """The replicas that have to have a write before it counts as written."""
     keeps_sessions: bool = False
     """True if the broker in the node keeps its sessions there, as the doctor is to know."""
 

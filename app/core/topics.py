@@ -158,7 +158,7 @@ class TopicTemplate:
         self.names: Final = tuple(name for one in parsed for name in one.names)
         """The placeholders, from left to right."""
         self.further: Final = tuple(name for name in self.names if name not in PLACEHOLDERS)
-        """Those that not every template may have."""
+        """The placeholders that not every template may have."""
         self.lasting: Final = "id" not in self.names and not self.further
         """True if all commands of a method to a device have the same topic."""
         for name in self.names:

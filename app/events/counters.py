@@ -13,6 +13,7 @@ COUNTERS: Final = CounterTable(
     },
     at_zero=(
         *("events.appended", "events.refused", "events.retried", "presence.online", "presence.offline"),
+        "events.forgotten",
         *("events.cold_retried", "events.cold_stuck", "events.damaged_files"),
         *("events.cursor_commits", "events.cursor_conflicts"),
     ),

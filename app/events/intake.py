@@ -81,6 +81,8 @@ class Intake:
         self._handed_over = False
         self._waits_for_role = False
         self._arrived = asyncio.Event()
+        self._overflow = asyncio.Event()
+        """Set from when the writer took no more of what the broker would send again, until it has sent it again."""
 
     @property
     def subscriptions(self) -> Sequence[Subscription]:
@@ -112,6 +114,16 @@ class Intake:
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
+    @property
+    def has_role(self) -> bool:
+        """True if it holds the role, as far as it knows."""
+        return self._mqtt is not None
+
+    @property
+    def keeps_session(self) -> bool:
+        """True if it leaves its session at the broker when it closes."""
+        return self._mqtt is not None and not self._handed_over
+
     async def hand_over(self) -> None:
         """Leave what is to come to other sessions, and take in what has come."""
         mqtt = self._mqtt
@@ -123,7 +135,7 @@ class Intake:
 
     async def adopt(self, drain: SessionDrain, topic_filters: Sequence[str], idle: timedelta) -> int:
         """Take in what another session holds, and end it; how many messages that were. BrokerUnavailableError."""
-        return await drain.drain(topic_filters, self._inbox.handle, idle)
+        return await self._inbox.empty(drain, topic_filters, idle)
 
     async def close(self) -> None:
         """Leave the session at the broker, for whoever holds the role next or adopts it, if it is not handed over."""
@@ -138,9 +150,11 @@ class Intake:
     async def _serve(self) -> None:
         if self._presence is not None:
             await self._presence.begin()
+        self._overflow.clear()
         mqtt = self._mqtt = self._open_mqtt()
         await mqtt.start(self.subscriptions, self._inbox.handle)
         working = [asyncio.create_task(give_way(mqtt, self._counters, self._arrived), name="events pace")]
+        working.append(asyncio.create_task(self._fetch_what_was_left(mqtt), name="events left"))
         if self._presence is not None:
             watching = self._presence.run(lambda: mqtt.connected, self._tell)
             working.append(asyncio.create_task(watching, name="presence"))
@@ -156,16 +170,39 @@ class Intake:
         await mqtt.stop(keep_session=True)
         await self._role.release()
 
+    async def _fetch_what_was_left(self, mqtt: MqttClient) -> None:
+        """Let the broker send it again, as soon as there is room: only a new connection makes it do so.
+
+        As many wait as may only after a part of the log was away through several connections, each of which brought
+        what had no PUBACK.
+        """
+        while True:
+            await self._overflow.wait()
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._writer.has_room():
+                self._overflow.clear()
+                mqtt.cut()
+
     def _tell(self, shard: Shard, entry: Entry) -> None:
         """A device has fallen silent, which no message says."""
-        if not self._writer.put(shard, PendingEntry(entry, self._epoch, lambda _is_in: None)):
+        if not self._put(shard, PendingEntry(entry, self._epoch, lambda _is_in: None)):
             self._drops.drop("events_full", topic=entry.topic)
+
+    def _put(self, shard: Shard, waiting: PendingEntry) -> bool:
+        """Append it soon; false when there is no room, and what it tells of a device is told again."""
+        is_put = self._writer.put(shard, waiting)
+        if not is_put and self._presence is not None:
+            self._presence.untold(waiting.entry)
+        return is_put
 
     def _take(self, arrival: Arrival) -> None:
         self._arrived.set()
         message = arrival.message
         if CANARY in message.topic:  # what nodes say to themselves
             arrival.settle()
+            return
+        if self._overflow.is_set() and message.qos:
+            arrival.leave()  # it must not overtake what was left before it
             return
         self._counters["events.redelivered"] += message.redelivered
         read = self._reader.read(message)
@@ -205,8 +242,11 @@ class Intake:
             return
         done = arrival.done if len(entries) == 1 else _MessageParts(arrival, len(entries)).done
         for shard, entry in entries:
-            if not self._writer.put(shard, PendingEntry(entry, self._epoch, done)):
-                self._drops.drop("events_full", topic=entry.topic)  # QoS 0, which nothing holds back
+            if not self._put(shard, PendingEntry(entry, self._epoch, done)):
+                if arrival.message.qos:
+                    self._overflow.set()
+                else:
+                    self._drops.drop("events_full", topic=entry.topic)  # nothing holds it back
                 done(is_in=False)
 
 

@@ -55,7 +55,7 @@ class Keeper:
         self.size = 0
         """Bytes of all databases, as quotas count them; what is in the cold tier does not count."""
         self._full: Mapping[Quota, int] = {}
-        """Those quotas that are reached and refuse what is new, with what their databases take."""
+        """The quotas that are reached and refuse new events, with the bytes that their databases take."""
 
     def admit(self, database: str) -> None:
         """QuotaError while events take as much room as they may: of this database, or of all with which it shares."""

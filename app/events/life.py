@@ -44,7 +44,15 @@ class EventLife:
 
     def service(self) -> Service:
         """All of them, as one."""
-        return Service("events", self._run, drain=self._drain, close=self._close, check=self._health, fills=self._fills)
+        return Service(
+            "events",
+            self._run,
+            drain=self._drain,
+            close=self._close,
+            keeps=self._keeps,
+            check=self._health,
+            fills=self._fills,
+        )
 
     async def _run(self) -> None:
         await self._start()
@@ -84,6 +92,9 @@ class EventLife:
     async def _drain(self) -> None:
         if self.shared is not None:
             await self.shared.hand_over()
+
+    def _keeps(self) -> bool:
+        return self.shared is not None and self.shared.keeps_session
 
     async def _close(self) -> None:
         self.gate.is_open = False

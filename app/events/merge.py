@@ -15,13 +15,13 @@ from app.store.events import EventStore
 MAX_STEP: Final = 1000
 """The number of events of a shard that are read at once."""
 SPARE: Final = 32
-"""So many more are read of each shard than one and a half times its part of a page."""
+"""The events that are read of each shard beyond one and a half times its part of a page."""
 LEAST_STEP: Final = 100
 """The same where some events may be passed over: these are not known beforehand."""
 ROUNDS: Final = 12
 """The number of times that shards are read again for one page. Then it is short, though there may be more."""
 MOST_HIDDEN: Final = 5_000
-"""So many events that the reader may not know of one page passes over; then it is short as well."""
+"""The events that the reader may not know of which one page passes over; then it is short as well."""
 
 May = Callable[[Entry], bool]
 

@@ -14,9 +14,9 @@ from app.runtime.telemetry import Counters
 
 LOOK_SECONDS: Final = 0.02
 MOST_LAG_SECONDS: Final = 0.05
-"""By how much the loop may be late: a command that comes then waits for as long."""
+"""The delay that the loop may have: a command that comes then waits for as long."""
 MOST_REST_SECONDS: Final = 0.5
-"""At a time: on a machine that is always late, events still come in, slowly."""
+"""The longest rest at a time: on a machine that is always late, events still come in, slowly."""
 
 
 async def give_way(

@@ -131,13 +131,13 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
     plan = Plan(settings.kept, profiles, settings.shards, settings.values, settings.values_bytes, tenants)
     store = open_store(plan.databases)
     keeper = _keeper(settings, store, plan, clock, counters, hourly=cold is not None)
-    writer = _writer(settings, store, new_secret(), keeper, counters, spans)
+    writer = _writer(settings, store, new_secret(), keeper, counters, spans, role.outrun)
     build = partial(Intake, plan=plan, writer=writer, clock=clock, counters=counters, heard=heard)
     presence = PresenceKeeper(store, plan, clock, counters)
     intake = build(
         role=role, open_mqtt=open_mqtt, reader=EventReader(profiles, events=sharing is None), presence=presence
     )
-    shared = None if sharing is None else _shared_intake(sharing, profiles, build)
+    shared = None if sharing is None else _shared_intake(sharing, profiles, build, lambda: intake.has_role)
     reader = EventsReader(store, plan, gate.check)
     values = LastValues(store, plan, reader, gate)
     publisher = EventPublisher(
@@ -171,9 +171,12 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
 
 
 def _shared_intake(
-    sharing: IntakeSharing, profiles: Collection[DeviceProfile], build: Callable[..., Intake]
+    sharing: IntakeSharing,
+    profiles: Collection[DeviceProfile],
+    build: Callable[..., Intake],
+    leads: Callable[[], bool],
 ) -> SharedIntake:
-    return SharedIntake(sharing, EventReader(profiles, presence=False), EventReader(profiles).filters(), build)
+    return SharedIntake(sharing, EventReader(profiles, presence=False), EventReader(profiles).filters(), build, leads)
 
 
 def _keeper(
@@ -193,7 +196,13 @@ def _keeper(
 
 
 def _writer(
-    settings: EventsSettings, store: EventStore, name: str, keeper: Keeper, counters: Counters, spans: EventSpans
+    settings: EventsSettings,
+    store: EventStore,
+    name: str,
+    keeper: Keeper,
+    counters: Counters,
+    spans: EventSpans,
+    outrun: Callable[[int], None],
 ) -> EventWriter:
     return EventWriter(
         store,
@@ -204,6 +213,7 @@ def _writer(
         admit=keeper.admit,
         counters=counters,
         spans=spans,
+        outrun=outrun,
     )
 
 

@@ -45,6 +45,12 @@ class PresenceKeeper:
         change = self._presences.heard(one.device_id, at, one.offline_after, online=one.online)
         return None if change is None else self._told(change)
 
+    def untold(self, entry: Entry) -> None:
+        """There was no room for this entry; nothing happens where it tells no change."""
+        found = change_of(entry)
+        if found is not None:
+            self._presences.undo(found[0].device_id, online=found[0].online)
+
     async def run(self, hears: Callable[[], bool], put: Callable[[Shard, Entry], None]) -> None:
         """Tell which devices fall silent, until cancelled."""
         while True:

@@ -25,7 +25,7 @@ LOOK_SECONDS: Final = 0.5
 IDLE: Final = timedelta(seconds=1)
 """A session from which nothing has come for so long is empty."""
 SUFFIX: Final = "-events"
-"""Of the name of the share group, which commands have without it."""
+"""The end of the name of the share group, which commands have without it."""
 
 _log = structlog.get_logger(__name__)
 
@@ -95,12 +95,22 @@ class EachMember(OnlyOne):
 
 
 class SharedIntake:
-    """Takes in this node's share. `every` are all topic filters of events, which an ordered intake subscribes to."""
+    """Takes in this node's share. `every` are all topic filters of events, which an ordered intake subscribes to.
+
+    `leads` is true for one of the nodes, which looks for the session of an ordered intake: two would end each other's
+    connections, as it has one client id.
+    """
 
     def __init__(
-        self, sharing: IntakeSharing, reader: EventReader, every: Sequence[str], build: Callable[..., Intake]
+        self,
+        sharing: IntakeSharing,
+        reader: EventReader,
+        every: Sequence[str],
+        build: Callable[..., Intake],
+        leads: Callable[[], bool],
     ) -> None:
         self._sharing = sharing
+        self._leads = leads
         self._reader = reader
         self._every = every
         role = EachMember(sharing)
@@ -134,6 +144,11 @@ class SharedIntake:
         drain = self._sharing.open_drain(session_of(member.client_id))
         return await self._intake.adopt(drain, topic_filters, idle)
 
+    @property
+    def keeps_session(self) -> bool:
+        """See `Intake.keeps_session`; whoever adopts the session of this node's commands adopts this one too."""
+        return self._intake.keeps_session
+
     async def hand_over(self) -> None:
         """Leave what is to come to the other nodes. The last node keeps its session, and whoever begins adopts it."""
         if self._sharing.others():
@@ -145,10 +160,11 @@ class SharedIntake:
 
     async def _adopt_former(self) -> None:
         while True:
-            try:
-                await self._intake.adopt(self._sharing.open_drain(self._sharing.former), self._every, IDLE)
-            except UnavailableError as error:
-                _log.debug("former_intake_waits", reason=str(error))
-                await asyncio.sleep(IDLE.total_seconds())
-            else:
-                return
+            if self._leads():
+                try:
+                    await self._intake.adopt(self._sharing.open_drain(self._sharing.former), self._every, IDLE)
+                except UnavailableError as error:
+                    _log.debug("former_intake_waits", reason=str(error))
+                else:
+                    return
+            await asyncio.sleep(IDLE.total_seconds())

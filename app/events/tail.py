@@ -163,7 +163,7 @@ class _LogReading:
         self._databases = databases
         self._topic_filter = topic_filter
         self._gone = BEGINNING
-        """Up to where it is known that something is gone."""
+        """The position up to which something is known to be gone."""
 
     async def begin(self) -> None:
         """Take note of what is gone already, which is no news to whoever begins here."""

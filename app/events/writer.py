@@ -50,7 +50,9 @@ class EventWriter:
         admit: Callable[[str], None],
         counters: Counters,
         spans: EventSpans = UNTRACED,
+        outrun: Callable[[int], None] = lambda _epoch: None,
     ) -> None:
+        """`outrun` is called with the epoch of whoever shuts this writer out."""
         self._log = log
         self._name = name
         self._numbers: Counter[Shard] = Counter()
@@ -60,6 +62,7 @@ class EventWriter:
         self._admit = admit
         self._counters = counters
         self._spans = spans
+        self._outrun = outrun
         self._lanes: dict[Shard, _ShardLane] = {}
         self._size = 0
 
@@ -73,6 +76,10 @@ class EventWriter:
             lane = self._lanes[shard] = _ShardLane(self, shard)
         lane.put(waiting)
         return True
+
+    def has_room(self) -> bool:
+        """True if half of what may wait, or less, does."""
+        return self._size <= self._bound // 2
 
     def fill(self) -> Fill:
         """The number of entries that wait, and its bound."""
@@ -89,8 +96,9 @@ class EventWriter:
         try:
             with self._spans.batch(shard, entries):
                 await self._until_in(shard, entries, batch[0].epoch, BatchId(self._name, self._numbers[shard]))
-        except FencedError:
+        except FencedError as error:
             self._counters["events.fenced"] += len(batch)
+            self._outrun(error.epoch)
             return False
         self._counters["events.appended"] += len(batch)
         return True

@@ -31,7 +31,7 @@ from app.store.fleets import MOST_OPEN_OF_TENANT, FleetStore, NewRecord, RunChan
 TRIES: Final = 20
 """A change that the driver has overtaken is tried so often."""
 TOGETHER: Final = 1_000
-"""So many targets are read before others have a turn."""
+"""The targets that are read before others have a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,9 +206,9 @@ class FleetAdministrator:
         return await self.create(request, owner, key)
 
     async def all(self, tenant: str | None) -> Sequence[KnownRun]:
-        """The latest runs of a tenant, the newest first; their marks are left out."""
-        found = [KnownRun.of(one) for one in await self._store.runs()]
-        return [one for one in found if tenant in (None, one.plan.tenant)]
+        """The latest runs of a tenant that this version can read, the newest first; their marks are left out."""
+        found = (KnownRun.readable(one) for one in await self._store.runs())
+        return [one for one in found if one is not None and tenant in (None, one.plan.tenant)]
 
     async def get(self, tenant: str | None, run_id: str) -> KnownRun:
         """The run; RunNotFoundError."""
@@ -231,6 +231,8 @@ class FleetAdministrator:
         found: dict[int, Sequence[str]] = {}
         is_last = True
         for index in range(after + 1, len(known.run.marks)):
+            if index % TOGETHER == 0:
+                await asyncio.sleep(0)
             if mark not in (None, known.run.marks[index]):
                 continue
             device, profile, *_ = await listed.at(index)

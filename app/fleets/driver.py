@@ -7,11 +7,10 @@ the run next registers the same command again, and the store answers with the fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from itertools import islice
 from typing import Any, Final, Protocol
 
 import structlog
@@ -30,17 +29,19 @@ from app.core.errors import (
     CommandError,
     InvalidInputError,
     NeedsSecondPersonError,
+    NotYetError,
     UnavailableError,
 )
 from app.core.fleets.fields import SHORTEST
 from app.core.fleets.hand_rate import HandAllowance
 from app.core.fleets.marks import TargetMark
-from app.core.fleets.quorum import within
+from app.core.fleets.quorum import LabelKinds, LabelRoom
 from app.core.fleets.run import RunState
 from app.fleets.counters import STOPPING
 from app.fleets.plan import KnownRun
 from app.fleets.replaced import CommandCanceller, ReplacedCommands
 from app.fleets.target_note import MOST_SAID, mark_of_outcome, note_of
+from app.fleets.turns import LOOKS, TargetTurns
 from app.runtime.telemetry import Counters
 from app.store.commands import CommandReader
 from app.store.fleets import FleetStore, RunChange, Written
@@ -53,12 +54,8 @@ BUSY_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 1.0
 TOGETHER: Final = 500
 """The number of commands that are read in one call."""
-LOOKS: Final = 200
-"""The number of devices whose presence one round asks for."""
 AT_A_TIME: Final = 16
 """The number of commands that are registered at the same time: other callers wait behind few of them."""
-AGAIN_SECONDS: Final = 2.0
-"""A device that is away is asked for again after so long."""
 FULL_SECONDS: Final = 2.0
 MOST_FULL_SECONDS: Final = 60.0
 """A command for which there was no room is tried again after the first of these, then twice as long, up to the last."""
@@ -67,7 +64,7 @@ SEEN_US: Final = 10_000_000
 ABANDONED_SECONDS: Final = 10.0
 """After so long no driver before this one registers a command any more: all know that the run is over."""
 WITHDRAW_SECONDS: Final = 10.0
-"""What was sent of an aborted run may be held again, as nobody got it: it is looked for so often."""
+"""The time between two looks for commands of an aborted run that are held again, as nobody got them."""
 NOT_ALLOWED: Final = "not_allowed_any_more"
 _AWAY: Final = "it was away until its hold was over"
 _ABORTED: Final = TargetMark.CANCELLED, "run_aborted", "the run was aborted; it was not sent"
@@ -112,10 +109,10 @@ class RunDriver:
         self._monotonic = ports.clock.monotonic
         self._leased_at = self._monotonic()
         self._targets: Sequence[Sequence[str]] = ()
+        self._kinds = LabelKinds(())
         self._registered: set[int] = set()
-        """Those whose command is certainly on record."""
-        self._away: dict[int, tuple[float, float]] = {}
-        """The instants since which a target is away, and of its next look, on the monotonic clock."""
+        """The targets whose command this driver has registered, or took for open once the run was over."""
+        self._turns = TargetTurns(ports.clock)
         self._withdrawn: set[int] = set()
         """The targets whose commands were cancelled as far as nobody had sent them, since the last look at all."""
         self._withdrew_at = self._monotonic()
@@ -123,7 +120,7 @@ class RunDriver:
         self._replaced: set[int] = set()
         """The targets whose commands were cancelled as far as they were not spared."""
         self._refused: dict[int, str] = {}
-        """Why a command can never be registered."""
+        """The reasons why commands can never be registered, by target."""
         self._missing: dict[int, float] = {}
         """The instant since which it is known that a target has no command and will have none, as the run is over."""
         self._full: dict[int, tuple[float, float]] = {}
@@ -133,10 +130,12 @@ class RunDriver:
         self._log = structlog.get_logger()
 
     async def run(self) -> None:
-        """Drive it until it has ended, or somebody else does."""
+        """Drive it until it has ended, or somebody else does; NotYetError where this node cannot read it."""
         while True:
             try:
                 delay = await self.round()
+            except NotYetError:
+                raise
             except (UnavailableError, CapacityError) as failure:
                 self._log.debug("fleet_round_failed", run_id=self._run_id, reason=str(failure))
                 delay = IDLE_SECONDS
@@ -149,12 +148,14 @@ class RunDriver:
         if not await self._holds_lease():
             return None
         record = await self._store.read(self._run_id)
-        if record is None:
+        if record is None:  # and so it is not among the open ones any more, which nobody has seen end
+            await self._store.write(self._run_id, RunChange(version=0, status={}, marks=b"", epoch=self._epoch))
             return None
         known, now = KnownRun.of(record), await self._commands.date()
         self._results = {}
         if not self._targets:
             self._targets = await self._store.targets(self._run_id)
+            self._kinds = LabelKinds(labels for _, _, *labels in self._targets)
         if known.run.state.final:  # whoever ended it died before it was off the list
             await self._store.write(self._run_id, self._change(known, now))
             return None
@@ -246,14 +247,15 @@ class RunDriver:
     async def _hand(self, known: KnownRun, now: int) -> list[int]:
         """Mark the targets whose turn it is, up to what may be in flight; those that are away wait or are given up."""
         chosen: list[int] = []
-        due, allowance = self._due(known), self._allowance
+        labels, allowance = self._room_of_labels(known), self._allowance
+        due = self._turns.due(known.run, labels)
         room = known.run.room if known.plan.spec.rate is None else allowance.room(known.plan.spec.rate, known.run.room)
         while due and len(chosen) < room and known.run.state is RunState.RUNNING and not self._is_late():
             size = min(AT_A_TIME, room - len(chosen))
             some, due = due[:size], due[size:]
             there = await asyncio.gather(*(self._ports.online(self._targets[index][0]) for index in some))
             try:
-                for index in self._allowed(known, dict(zip(some, there, strict=True)), now):
+                for index in self._allowed(known, dict(zip(some, there, strict=True)), labels, now):
                     chosen.append(index)  # noqa: PERF402 - those before an error count
             except (UnavailableError, CapacityError):  # the rules are too old, or allow no more in this moment
                 break
@@ -263,32 +265,20 @@ class RunDriver:
         allowance.spend(len(chosen))
         return chosen
 
-    def _due(self, known: KnownRun) -> list[int]:
-        """Return the first targets whose turn it is, as far as they are not away and budgets of labels allow them."""
-        now = self._monotonic()
-        ready: Iterable[int] = (one for one in known.run.ready() if self._away.get(one, (now, now))[1] <= now)
-        if budgets := known.plan.spec.per:
-            flying = known.run.marked(TargetMark.HANDED)
-            ready = within(budgets, lambda index: self._targets[index][2:], flying, ready)
-        return list(islice(ready, LOOKS))
+    def _room_of_labels(self, known: KnownRun) -> LabelRoom:
+        budgets = known.plan.spec.per
+        return LabelRoom(budgets, self._kinds, known.run.marked(TargetMark.HANDED) if budgets else ())
 
-    def _allowed(self, known: KnownRun, there: Mapping[int, bool | None], now: int) -> Iterator[int]:
-        """Yield the targets that are not known to be away, and that who asked for the run may send to."""
+    def _allowed(self, known: KnownRun, there: Mapping[int, bool | None], labels: LabelRoom, now: int) -> Iterator[int]:
+        """Yield those that are not known to be away, have room with their labels, and may be sent to by who asked."""
         for index, online in there.items():
             if online is False:
-                self._wait_for(known, index, now)
+                if self._turns.is_away(index) >= known.plan.spec.hold.total_seconds():
+                    self._end(known, index, TargetMark.UNREACHABLE, now, "device_offline", _AWAY)
                 continue
-            self._away.pop(index, None)
-            if self._may(known, index, now):
+            self._turns.is_there(index)
+            if labels.has(index) and self._may(known, index, now) and labels.takes(index):
                 yield index
-
-    def _wait_for(self, known: KnownRun, index: int, now: int) -> None:
-        looked_at = self._monotonic()
-        since = self._away.get(index, (looked_at, looked_at))[0]
-        if looked_at - since >= known.plan.spec.hold.total_seconds():
-            self._end(known, index, TargetMark.UNREACHABLE, now, "device_offline", _AWAY)
-        else:
-            self._away[index] = (since, looked_at + AGAIN_SECONDS)
 
     def _may(self, known: KnownRun, index: int, now: int) -> bool:
         """Spend the limits of who asked for the run; who may not send it any more sees the target cancelled."""
@@ -311,7 +301,8 @@ class RunDriver:
     async def _write(self, known: KnownRun, now: int) -> Written:
         """Write what has changed."""
         status = known.run.status
-        seen = known.run.count(TargetMark.HANDED) and now - status.driven_at > SEEN_US
+        # A clock that was set back: what was noted before it would count as lately for as long as that.
+        seen = known.run.count(TargetMark.HANDED) and not 0 <= now - status.driven_at <= SEEN_US
         changed = known.run.kept() != known.record.status or known.run.marks != known.record.marks
         if not (changed or seen or status.driver != self._node_id):
             return Written.YES

@@ -17,6 +17,8 @@ from app.runtime.telemetry import Fill
 MOST_DRIVEN: Final = 50
 PATIENCE_SECONDS: Final = 3.0
 """After so long any node takes a run whose own node does not: that may be one of an earlier version."""
+FAILED_SECONDS: Final = 10.0
+"""A run whose driver has failed here is not taken for so long: a node of a later version may be able to drive it."""
 
 
 class FleetDrivers:
@@ -42,6 +44,8 @@ class FleetDrivers:
         self._driven: dict[str, asyncio.Task[None]] = {}
         self._seen: dict[str, float] = {}
         self._gone: dict[str, float] = {}
+        self._failed: dict[str, float] = {}
+        """The runs whose driver has failed, and when."""
         self._changed = asyncio.Event()
         self._log = structlog.get_logger()
 
@@ -85,7 +89,8 @@ class FleetDrivers:
         now = self._monotonic()
         self._seen = {run_id: self._seen.get(run_id, now) for run_id in open_runs}
         self._gone = {node: at for node, at in self._gone.items() if now - at < LEASE.total_seconds()}
-        waiting = [run_id for run_id in open_runs if run_id not in self._driven]
+        self._failed = {run_id: at for run_id, at in self._failed.items() if now - at < FAILED_SECONDS}
+        waiting = [run_id for run_id in open_runs if run_id not in self._driven and run_id not in self._failed]
         live = await self._live() if waiting else ()
         for run_id in waiting:
             mine = falls_to(self._node_id, live, run_id)
@@ -114,3 +119,4 @@ class FleetDrivers:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error("fleet_driver_failed", run_id=run_id, reason=str(error), exc_info=error)
             self._counters["fleet.failed"] += 1
+            self._failed[run_id] = self._monotonic()

@@ -10,7 +10,7 @@ from typing import Any
 from app.commands.send.registrar import CommandRequest
 from app.core.access.callers import Caller
 from app.core.commands.command import IfOffline
-from app.core.errors import UnauthenticatedError
+from app.core.errors import InvalidInputError, NotYetError, UnauthenticatedError
 from app.core.fleets.ids import child_id
 from app.core.fleets.run import FleetRun, RunStatus
 from app.core.fleets.spec import RunSpec
@@ -80,7 +80,7 @@ class RunPlan:
     who: str
     """The caller, as `app/core/access/callers.py` writes them: their right is judged again for each command."""
     targets: Mapping[str, Any]
-    """As they were asked for."""
+    """The targets as they were asked for."""
     command: FleetCommand
     spec: RunSpec
     digest: str
@@ -130,9 +130,23 @@ class KnownRun:
 
     @classmethod
     def of(cls, record: RunRecord) -> KnownRun:
-        """The run of a record."""
-        plan = RunPlan.from_json(record.plan)
-        return cls(record, plan, FleetRun(plan.spec, RunStatus.from_json(record.status), bytearray(record.marks)))
+        """The run of a record; NotYetError where this node cannot read it."""
+        try:
+            plan = RunPlan.from_json(record.plan)
+            run = FleetRun(plan.spec, RunStatus.from_json(record.status), bytearray(record.marks))
+        except (KeyError, ValueError, TypeError, InvalidInputError):
+            raise NotYetError(
+                f"fleet run {record.run_id} was written by a later version, which this node cannot read"
+            ) from None
+        return cls(record, plan, run)
+
+    @classmethod
+    def readable(cls, record: RunRecord) -> KnownRun | None:
+        """The run of a record; None where this node cannot read it."""
+        try:
+            return cls.of(record)
+        except NotYetError:
+            return None
 
     def child(self, index: int, device_id: str) -> str:
         """The id of the command for a target."""

@@ -39,7 +39,7 @@ MOST_SAID: Final = 300
 _UNSEEN: Final = "no node looked within the catch-up, and neither for what followed within it"
 _WAITED: Final = "within the catch-up, what had begun before it did not end, or no node looked"
 _WAITING: Final = (ScheduleOverlap.QUEUE_ONE, ScheduleOverlap.REPLACE)
-"""Whoever waits for the end of what began before."""
+"""The overlaps in which an occurrence waits for the end of what began before."""
 _PASSED_OVER: Final = "others before it were missed, and are passed over"
 
 
@@ -51,6 +51,8 @@ class _KnownSchedule:
     schedule: Schedule
     timetable: Timetable
     next_at: int | None
+    due_at: int = 0
+    """The occurrence that was due in the last look, and waits."""
 
 
 class Scheduler:
@@ -137,8 +139,11 @@ class Scheduler:
                 elif unfinished.node == self._node_id or is_left:
                     await self._begin(schedule, entry.document, unfinished)
                 return
-            due = schedule.due(entry.timetable.after, now)
-            if due is None or (not due.missed and now < schedule.begins_at(due.at)):
+            due = schedule.due(entry.timetable.after, now, entry.due_at)
+            if due is None:
+                return
+            entry.due_at = due.at
+            if not due.missed and now < schedule.begins_at(due.at):
                 return
             late = now - schedule.begins_at(due.at)
             if falls_to(self._node_id, live, schedule.document) or late >= PATIENCE_US:

@@ -11,6 +11,7 @@ from app.core.errors import CapacityError, NotYetError, ScheduleNotFoundError
 from app.core.schedules.schedule import (
     Schedule,
     ScheduleSpec,
+    check_size,
     decode_schedule,
     document_of,
     encode_schedule,
@@ -49,6 +50,7 @@ class ScheduleAdministrator:
         InvalidInputError, AccessError, PreconditionFailedError, CapacityError, UnavailableError.
         """
         validate_schedule_name(name)
+        check_size(spec)
         Timetable(spec.cron, spec.zone)
         await self._work.check(spec, owner)
         for _ in range(TRIES):

@@ -20,7 +20,7 @@ Recorded = Callable[[], Mapping[str, Device]]
 """The devices on record, by id."""
 SHOWN: Final = 5
 TOGETHER: Final = 500
-"""So many devices are judged before others have a turn."""
+"""The devices that are judged before others have a turn."""
 
 
 class TargetSelection:
@@ -72,11 +72,12 @@ class TargetSelection:
         as they have named them or may know of them. InvalidInputError where the selector needs records and there are
         none.
         """
-        if self._recorded is None and selector.from_record:
+        if self._recorded is None and (selector.from_record or not selector.named):
+            has = "has patterns, labels or a profile" if selector.from_record else "names no ids of devices"
             raise InvalidInputError(
                 "targets",
-                "has patterns, labels or a profile, which are judged by the records of devices, and this node has "
-                "none; allowed: ids of devices, or set HOMING_ACCESS_URL",
+                f"{has}, so it takes the records of devices, and this node has none; allowed: ids of devices, or set "
+                "HOMING_ACCESS_URL",
             )
         records = {} if self._recorded is None else self._recorded()
         listed, found = frozenset(selector.named), []

@@ -21,7 +21,7 @@ _TYPES: Final = {
 }
 
 SCHEMA: Final = pa.schema([pa.field(one.name, _TYPES[one.type], nullable=not one.required) for one in COLUMNS])
-"""Of every file."""
+"""The schema of every file."""
 METADATA: Final = {"homing.schema": str(VERSION)}
 
 DICTIONARY: Final = (

@@ -16,7 +16,7 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 from app.core.errors import ConfigurationError
 
 OBJECT_STORES: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss"})
-"""What is put there is there as a whole or not at all, and nothing can be renamed."""
+"""The stores in which a file is there as a whole or not at all, and nothing can be renamed."""
 _OF_ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})
 TEMPORARY: Final = ".tmp"
 

@@ -99,7 +99,7 @@ COLUMNS: Final = (
         "total_us", _T.MICROSECONDS, "home: from the call to the hand-over, or to the wake-up when nobody was parked"
     ),
 )
-"""In the order of the files."""
+"""The columns, in the order of the files."""
 
 PARTITIONS: Final = ("date", "hour")
-"""Of `recorded_at`, as text `2026-11-21` and `07`."""
+"""The parts of `recorded_at`, as text `2026-11-21` and `07`."""

@@ -41,9 +41,9 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """The message that the broker publishes, with QoS 0 and at once, when it loses a connection (MQTT 5, 3.1.2.5).
+    """The message that the broker publishes, with QoS 1 and at once, when it loses a connection (MQTT 5, 3.1.2.5).
 
-    `back` is what the client itself publishes there on each connection.
+    `back` is what the client itself publishes there on each connection, with QoS 1 as well.
     """
 
     topic: str
@@ -107,7 +107,8 @@ class MqttClient(Protocol):
     def cut(self) -> None:
         """Break the connection without DISCONNECT, so that the broker keeps the session and publishes the will.
 
-        It connects again once the session is known to be still its own. Nothing happens without a connection.
+        What was published before still leaves, though its future fails with PublishUnconfirmedError. It connects again
+        once the session is known to be still its own. Nothing happens without a connection.
         """
 
     def publish(self, publication: Publication) -> Puback:

@@ -301,7 +301,7 @@ class LoopbackMqttClient:
         self._connections += 1
         self._connected.set()
         if self._will is not None:
-            self._broker.publish(ReceivedMessage(self._will.topic, self._will.back, qos=0))
+            self._broker.publish(ReceivedMessage(self._will.topic, self._will.back, qos=1))
 
     def take_over(self) -> None:
         """Lose the session to another client."""
@@ -317,7 +317,7 @@ class LoopbackMqttClient:
         self._kept_back.clear()  # none of it is acknowledged
         self._broker.detach(self.client_id, keep_session=keep_session)
         if self._will is not None and tell:
-            self._broker.publish(ReceivedMessage(self._will.topic, self._will.payload, qos=0))
+            self._broker.publish(ReceivedMessage(self._will.topic, self._will.payload, qos=1))
         for future in self._unconfirmed:
             if not future.done():
                 future.set_exception(PublishUnconfirmedError("connection lost"))

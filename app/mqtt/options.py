@@ -18,7 +18,7 @@ MAX_SEND_WINDOW: Final = 60_000
 """Packet identifiers have 16 bits; some stay free for SUBSCRIBE and UNSUBSCRIBE."""
 
 SECRET_LENGTH: Final = 32
-"""Of the part of a node's client id that nobody can guess: 128 bits in hexadecimal digits."""
+"""The length of the part of a node's client id that nobody can guess: 128 bits in hexadecimal digits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +96,9 @@ def tls_context(options: MqttOptions) -> ssl.SSLContext | None:
     """Return the TLS context for these options; ConfigurationError when a file cannot be used."""
     if not options.tls:
         return None
+    for name, file in (("CA", options.ca_file), ("CERT", options.certificate_file), ("KEY", options.key_file)):
+        if file is not None:
+            _check_readable(f"HOMING_MQTT_{name}_FILE", file)
     try:
         context = ssl.create_default_context(cafile=options.ca_file)
         if options.certificate_file is not None:
@@ -103,6 +106,14 @@ def tls_context(options: MqttOptions) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"HOMING_MQTT_CA_FILE, _CERT_FILE or _KEY_FILE cannot be used: {error}") from error
     return context
+
+
+def _check_readable(variable: str, file: Path) -> None:
+    """ConfigurationError with the name of the file, which the library leaves out."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise ConfigurationError(f"{variable}: {file} cannot be read: {error.strerror}") from None
 
 
 def shown_client_id(client_id: str) -> str:

@@ -119,7 +119,7 @@ class PahoMqttClient:
         link = self._link
         if link is not None:
             self._forget_link()
-            link.end("this side broke it")
+            link.cut("this side broke it")
 
     def publish(self, publication: Publication) -> Puback:
         return self._current_link().publish(publication)
@@ -163,7 +163,9 @@ class PahoMqttClient:
         attempt = flaps = 0
         while True:
             await self._confirm()
-            link = PahoLink(self._options, self._tls.context(), self._handler, self._counters, will=self._will)
+            link = PahoLink(
+                self._options, self._tls.context(), self._handler, self._counters, will=self._will, on_end=self._lost
+            )
             cut_after = await self._serve(link)
             stable = cut_after is not None and cut_after >= STABLE.total_seconds()
             attempt = 0 if stable else attempt + 1
@@ -191,9 +193,6 @@ class PahoMqttClient:
                 "mqtt_connected", client=self._options.shown_client_id, host=self._options.host, port=self._options.port
             )
             await asyncio.wait([link.ended])
-            if self._link is link:  # else it was ended by `stop`
-                self._counters["connection_lost"] += 1
-                _log.warning("mqtt_connection_lost", client=self._options.shown_client_id, reason=link.ended.result())
         except (OSError, TimeoutError) as error:
             self._counters["connection_failed"] += 1
             host, port = self._options.host, self._options.port
@@ -215,6 +214,13 @@ class PahoMqttClient:
         if link.accepted_at is None or not cut:
             return None
         return asyncio.get_running_loop().time() - link.accepted_at
+
+    def _lost(self, link: PahoLink) -> None:
+        """Give up a connection in the moment of its end: what is published on it afterwards would wait for ever."""
+        if self._link is link:  # else it was never in use, or this side ended it
+            self._forget_link()
+            self._counters["connection_lost"] += 1
+            _log.warning("mqtt_connection_lost", client=self._options.shown_client_id, reason=link.ended.result())
 
     def _backoff(self, attempt: int, *, taken_over: bool) -> float:
         """Seconds until the next attempt: full jitter, so that clients do not come back in one wave."""

@@ -57,7 +57,7 @@ class PahoControl:
         self._replies: dict[int, asyncio.Future[list[ReasonCode]]] = {}
         self._connack: asyncio.Future[BrokerLimits] = self._loop.create_future()
         self._ended = ""
-        """Why the connection is gone."""
+        """The reason why the connection is gone."""
         self._paho = self._make_client()
 
     async def connect(self) -> BrokerLimits:
@@ -128,7 +128,7 @@ class PahoControl:
         if self._options.username is not None:
             client.username_pw_set(self._options.username, self._options.password)
         if self._will is not None:
-            client.will_set(self._will.topic, self._will.payload, qos=0)
+            client.will_set(self._will.topic, self._will.payload, qos=1)
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_subscribe = client.on_unsubscribe = self._on_reply

@@ -21,6 +21,8 @@ from app.runtime.telemetry import Fill
 
 SLACK: Final = 64
 """Unacknowledged deliveries beyond the Receive Maximum (QoS 0, or 3.1.1) before reading from the broker stops."""
+CLOSE_SECONDS: Final = 1.0
+"""The time that a broker has to take what was written before a connection is closed."""
 
 _log = structlog.get_logger(__name__)
 
@@ -30,7 +32,7 @@ class PahoLink:
 
     `ended` is done, with the reason, when the connection is gone; `taken_over` tells that another client with the
     same client id is the cause, `explained` that the broker gave a reason at all. `accepted_at` is when, on the loop's
-    clock, CONNACK came.
+    clock, CONNACK came. `on_end` is called at that very moment, before anybody who waits for something learns of it.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class PahoLink:
         *,
         clean: bool = False,
         will: Will | None = None,
+        on_end: Callable[[PahoLink], None] = lambda _link: None,
     ) -> None:
         self.taken_over = self.explained = False
         self.accepted_at: float | None = None
@@ -49,6 +52,7 @@ class PahoLink:
         self._options = options
         self._tls = tls
         self._handler = handler
+        self._on_end = on_end
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._is_v5 = options.version == "5"
@@ -101,8 +105,10 @@ class PahoLink:
             elif subscriptions:
                 await self._subscribe(subscriptions)
         self._opening = None
+        if self.ended.done():  # since the last answer of the broker
+            raise ConnectionError(self.ended.result())
         if self._will is not None:
-            _ = self._outgoing.send(Publication(self._will.topic, self._will.back, qos=0))
+            _ = self._outgoing.send(Publication(self._will.topic, self._will.back))
 
     async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """UNSUBSCRIBE and wait for UNSUBACK; raises ConnectionError when the connection breaks."""
@@ -115,7 +121,7 @@ class PahoLink:
             self._outgoing.refuse_unsent("stopped")
             self._control.disconnect(keep_session=keep_session)
             self._stream.close()
-            await asyncio.wait([self.ended], timeout=1.0)
+            await asyncio.wait([self.ended], timeout=CLOSE_SECONDS)
         self.end("stopped")
 
     async def quiet(self, idle: float) -> None:
@@ -190,12 +196,22 @@ class PahoLink:
 
     def end(self, reason: str) -> None:
         """Close at once and tell everybody who waits; only the first call counts."""
-        if self.ended.done():
-            return
+        if not self.ended.done():
+            self._end(reason)
+            self._stream.abort()
+
+    def cut(self, reason: str) -> None:
+        """End it without DISCONNECT; what was published before still leaves."""
+        if not self.ended.done():
+            self._end(reason)
+            self._stream.close()
+            self._loop.call_later(CLOSE_SECONDS, self._stream.abort)
+
+    def _end(self, reason: str) -> None:
         self.ended.set_result(reason)
+        self._on_end(self)
         if self._ticker is not None:
             self._ticker.cancel()
-        self._stream.abort()
         self._control.fail(reason)
         self._outgoing.fail(reason)
 

@@ -48,7 +48,7 @@ class Needs:
 
     writes: Sequence[str] = ()
     absent: Sequence[str] = ()
-    """Those of `writes` that belong to a device that there is not."""
+    """The topics of `writes` that belong to a device that there is not."""
     reads: Sequence[str] = ()
 
 
@@ -77,7 +77,7 @@ class BrokerFacts:
     parked: int | None = None
     """The number of PARKED_MESSAGES, sent while their client was away, that were there when it came back."""
     refused_topics: list[str] = field(default_factory=list)
-    """What a node needs and the broker says no to: `write <topic>`, `read <filter>`."""
+    """The topics and filters that a node needs and the broker refuses: `write <topic>`, `read <filter>`."""
     listened: list[str] | None = None
     """Topics of a device that there is not, for which the broker does not say that nobody is subscribed."""
     round_trip_ms: float | None = None

@@ -40,7 +40,7 @@ class SendWindow:
     """The publishes of one connection, from `publish` to PUBACK.
 
     No more than `most` are unconfirmed or wait for room. What waits is sent as the broker confirms, in order, and never
-    after its message expiry.
+    after its message expiry. Once it has failed it takes nothing more: nobody would ever end those publishes.
     """
 
     def __init__(self, write: Callable[[bytes], None], counters: Counter[str], most: int, *, is_v5: bool) -> None:
@@ -54,6 +54,8 @@ class SendWindow:
         self._unconfirmed: dict[int, Puback] = {}
         self._unsent: OrderedDict[Puback, _Unsent] = OrderedDict()
         self._last_packet_id = FIRST_FREE_PACKET_ID - 1
+        self._ended: str | None = None
+        """The reason for which the connection has ended; None while it stands."""
 
     @property
     def waiting(self) -> int:
@@ -70,7 +72,9 @@ class SendWindow:
         return BrokerUnavailableError(f"{self.waiting} messages wait for the MQTT broker already")
 
     def publish(self, publication: Publication) -> Puback:
-        """Send it, or let it wait for room; BrokerUnavailableError if too many wait."""
+        """Send it, or let it wait for room; BrokerUnavailableError if too many wait, or the connection has ended."""
+        if self._ended is not None:
+            raise BrokerUnavailableError(f"not connected to the MQTT broker: {self._ended}")
         if self.waiting >= self._most:
             raise self.no_room()
         if not publication.qos or not (self._unsent or len(self._unconfirmed) >= self._window):
@@ -104,6 +108,7 @@ class SendWindow:
 
     def fail(self, reason: str) -> None:
         """The connection has ended: what was sent is in doubt, what waits was not sent."""
+        self._ended = reason
         for future in self._unconfirmed.values():
             self._counters["publish_unconfirmed"] += 1
             _fail(future, PublishUnconfirmedError(reason))

@@ -39,17 +39,18 @@ class CommandMeasures(Observer):
         self.commands: Counter[tuple[str, ...]] = Counter({(name, state): 0 for name in names for state in outcomes})
         """Ended commands by profile and outcome: each once, by whoever writes its record."""
         self.total = {key: Histogram() for key in self.commands}
-        """By profile and outcome: from the call to the hand-over, or to the wake-up when nobody was parked."""
+        """The times by profile and outcome: from the call to the hand-over, or to the wake-up when nobody was
+        parked."""
         self.register = Histogram()
-        """From the call to the store's reply."""
+        """The times from the call to the store's reply."""
         self.publish = Histogram()
-        """From handing the command over to its PUBACK."""
+        """The times from handing the command over to its PUBACK."""
         self.respond = {forwarded: Histogram() for forwarded in (False, True)}
-        """By whether it was forwarded: from handing the command over to the wake-up."""
+        """The times of responses that were forwarded, and of others: from handing the command over to the wake-up."""
         self.record = Histogram()
-        """On the receiving node: from the response to the store's reply."""
+        """The times on the receiving node from the response to the store's reply."""
         self.deliver = Histogram()
-        """From the wake-up to the hand-over to a parked caller."""
+        """The times from the wake-up to the hand-over to a parked caller."""
 
     def joined(self, registration: Registration, opened_at: float) -> None:
         self._counters["command.joined"] += 1

@@ -28,7 +28,7 @@ MOST_DEVICE_ID: Final = 128
 MOST_TOLD: Final = 20
 """The number of misses that are told of one command."""
 LONG_SECONDS: Final = 1.0
-"""Of commands that took longer is noted how they went."""
+"""The course of commands that took longer is noted."""
 
 
 class Notes(Observer):

@@ -39,11 +39,16 @@ class RecentCommands(Observer):
         end = pending.closed_at if pending.delivered_at is None else pending.delivered_at
         seconds = end - pending.opened_at if known and end is not None else None
         timeout = (pending.deadline_us - pending.created_us) / _MICROSECONDS
-        self._tally(minute).end(pending.state.value, seconds, timeout)
+        state = pending.state.value
+        self._tally(minute).end(state, seconds, timeout)
         part = self._part(minute // PART)
         method = MethodName(pending.profile, pending.method)
-        if method in part or len(part) < MOST_METHODS:
-            part.setdefault(method, CommandTally()).end(pending.state.value, seconds, timeout)
+        tally = part.get(method)
+        if tally is None:
+            if len(part) >= MOST_METHODS:
+                return
+            tally = part[method] = CommandTally()
+        tally.end(state, seconds, timeout)
 
     def foreign(self, outcome: Outcome) -> None:
         """This node ended a command of another node, or one that was not sent. What was cancelled its home counts."""

@@ -36,7 +36,7 @@ class Spans(Observer):
         self._tracing = tracing
         self._clock = clock
         self._leaving: OpenSpan | None = None
-        """Of the publish that is under way: from `stamp` until it is told what became of it nobody else has a turn."""
+        """The span of the publish that is under way: nobody else has a turn from `stamp` until the outcome is told."""
 
     def context(self) -> str | None:
         return self._tracing.sampled()

@@ -190,4 +190,4 @@ CODECS: Final[Mapping[str, tuple[Encode, Decode]]] = MappingProxyType(
         "raw": (encode_raw, decode_raw),
     }
 )
-"""By the name that a profile gives them."""
+"""The codecs, by the name that a profile gives them."""

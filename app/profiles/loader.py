@@ -193,7 +193,7 @@ def _text_of(file: FilePath) -> str:
     try:
         raw = file.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}") from None
+        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

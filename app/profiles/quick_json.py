@@ -10,7 +10,7 @@ from app.core.payload import MAX_DEPTH, MISSING, JsonValue, Missing, decode_json
 
 _COARSE: Final = bytes.maketrans(b"123456789\t\n\r", b"0" * 9 + b" " * 3)
 _LONG_NUMBER: Final = b"0" * 19
-"""As many digits as the smaller of the limits of integers has."""
+"""A number with as many digits as the smaller of the limits of integers."""
 _HAVE_MEMBERS: Final = (dict, list)
 
 

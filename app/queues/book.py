@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from app.core.clock import IdFactory
@@ -83,6 +84,21 @@ class QueueBook:
         if found is None:
             raise QueueNotFoundError(f"there is no queue {name[:64]!a}")
         return found
+
+    async def find(self, tenant: str, name: str) -> DeclaredQueue:
+        """Return the queue, though it was declared at another node this moment; QueueNotFoundError."""
+        return await self._found(partial(self.get, tenant, name))
+
+    async def find_exchange(self, tenant: str, name: str) -> DeclaredExchange:
+        """Return the exchange, though it was declared at another node this moment; ExchangeNotFoundError."""
+        return await self._found(partial(self.exchange, tenant, name))
+
+    async def _found(self, look: Callable[[], _T]) -> _T:
+        try:
+            return look()
+        except (QueueNotFoundError, ExchangeNotFoundError):
+            await self.refresh()
+            return look()
 
     def is_gone(self, queue_id: str) -> bool:
         """True if no queue has this id, not even one that this version cannot read."""

@@ -43,7 +43,7 @@ SLOW_SECONDS: Final = 5.0
 KEPT_US: Final = 60_000_000
 """The distance for which a queue was looked through without a match, before the store is told."""
 MOST_REFERENCES: Final = 8 * 128
-"""Of one call."""
+"""The references that one call feeds."""
 
 _log = structlog.get_logger(__name__)
 
@@ -92,7 +92,7 @@ class QueueFeeder:
         self._counters = counters
         self._feeds: dict[Shard, ShardFeed] = {}
         self._heads: dict[Shard, Position] = {}
-        """Up to where shards have something to read, as far as that is known."""
+        """The positions up to which shards have something to read, as far as they are known."""
         self._tree: FilterTree[str] = FilterTree()
         self._by_id: Mapping[str, DeclaredQueue] = {}
         self._changed = True

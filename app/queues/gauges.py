@@ -25,8 +25,14 @@ EVENTS: Final = Family(
 OLDEST: Final = Family(
     "homing_log_queue_oldest_seconds", "gauge", "How long the first event of a queue that is ready waits", _LABELS
 )
+RETENTION: Final = Family(
+    "homing_log_queue_retention_ratio",
+    "gauge",
+    "Share of the retention of its database that the first event of a queue that is ready has waited",
+    _LABELS,
+)
 DEAD: Final = Family("homing_log_queue_dead", "gauge", "Events of a queue that have become dead letters", _LABELS)
-FAMILIES: Final = (EVENTS, OLDEST, DEAD)
+FAMILIES: Final = (EVENTS, OLDEST, RETENTION, DEAD)
 
 
 class QueueGauges:
@@ -55,6 +61,8 @@ class QueueGauges:
                 shown[EVENTS][*name, state] = getattr(stats, state)
             since = stats.oldest + micros_of(queue.options.delay)  # before that nobody could have it
             shown[OLDEST][name] = max(0, now - since) / 1_000_000 if stats.oldest else 0
+            kept = self._sources.retention_us(queue)
+            shown[RETENTION][name] = max(0, now - stats.oldest) / kept if stats.oldest and kept else 0
             shown[DEAD][name] = stats.dead
         self._counters["queues.not_shown"] += sum(map(self._mine, queues[MOST_SHOWN:]))
         self._shown = shown

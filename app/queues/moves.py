@@ -26,12 +26,15 @@ class QueueMoves:
         self._unread = unread
 
     async def rewind(self, queue: DeclaredQueue, to: Position | None) -> None:
-        """Let it go on behind an instant; None is now, so that all before is forgotten, redriven letters, too."""
+        """Let it go on behind an instant; None is now, so that all before is forgotten, redriven letters, too.
+
+        An instant that is ahead is now as well: nothing of what comes until then is left out.
+        """
         for source in self._sources.of(queue):
             if to is None:
                 await self._store.seek(source, await self._head(source.shard))
             elif not source.dead:
-                await self._store.seek(source, max(BEGINNING, to - 1))
+                await self._store.seek(source, min(max(BEGINNING, to - 1), await self._head(source.shard)))
         await self._tell(queue)
 
     async def redrive(self, queue: DeclaredQueue, until: Position | None) -> None:

@@ -11,7 +11,7 @@ from app.core.events.reading import MOST_PICKED
 from app.store.events import Pickable
 
 MOST_BYTES: Final = 8 * 1024 * 1024
-"""What is kept on a node."""
+"""The bytes of events that are kept on a node."""
 
 
 class Originals:

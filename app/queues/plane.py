@@ -9,12 +9,7 @@ from typing import Final
 
 import structlog
 
-from app.core.errors import (
-    HomingError,
-    QueueNotFoundError,
-    QueuesOffError,
-    StoreUnavailableError,
-)
+from app.core.errors import HomingError, QueuesOffError, StoreUnavailableError
 from app.core.events.event import BEGINNING, Position
 from app.core.queues.exchanges import DeclaredExchange, Kind
 from app.core.queues.hints import QueueHint, hints_of
@@ -49,11 +44,11 @@ LOOK_SECONDS: Final = 0.5
 MOST_PAUSE_SECONDS: Final = 30.0
 """The time for which it waits at most before it tries again to open the store."""
 GAUGE_LOOKS: Final = 10
-"""Each so many looks it asks how queues stand, for `/metrics`."""
+"""The plane asks after this number of looks how queues stand, for `/metrics`."""
 UNUSED_LOOKS: Final = 20
-"""Each so many looks it looks for queues that nobody uses any more."""
+"""The plane looks after this number of looks for queues that nobody uses any more."""
 MOST_CONSUMERS: Final = 10_000
-"""Those that may wait on a node."""
+"""The consumers that may wait on a node."""
 
 _log = structlog.get_logger(__name__)
 
@@ -100,14 +95,26 @@ class QueuePlane:
         )
         return Plane(name="queues", services=[service])
 
-    async def find(self, tenant: str, name: str) -> DeclaredQueue:
-        """The queue of a tenant, though it was declared at another node this moment; QueueNotFoundError."""
+    async def now(self) -> Position:
+        """Ask the clock of the store, by which instants of queues are."""
         self._check()
-        try:
-            return self.book.get(tenant, name)
-        except QueueNotFoundError:
-            await self.book.refresh()
-            return self.book.get(tenant, name)
+        return await self._store.now()
+
+    async def known(self) -> QueueBook:
+        """Return what is declared, as it is this moment."""
+        self._check()
+        await self.book.refresh()
+        return self.book
+
+    async def find(self, tenant: str, name: str) -> DeclaredQueue:
+        """See `QueueBook.find`."""
+        self._check()
+        return await self.book.find(tenant, name)
+
+    async def find_exchange(self, tenant: str, name: str) -> DeclaredExchange:
+        """See `QueueBook.find_exchange`."""
+        self._check()
+        return await self.book.find_exchange(tenant, name)
 
     async def declare(
         self,
@@ -117,10 +124,9 @@ class QueuePlane:
         start: Position | None,
         check: Callable[[DeclaredQueue | None], bool],
     ) -> tuple[DeclaredQueue, bool]:
-        """See `QueueBook.declare`. Without a start it begins now."""
-        self._check()
-        now = await self._store.now()
-        begin = now if start is None else max(BEGINNING, start - 1)
+        """See `QueueBook.declare`. Without a start, or with one that is ahead, it begins now."""
+        now = await self.now()
+        begin = now if start is None else min(now, max(BEGINNING, start - 1))
         return await self.book.declare(tenant, name, given, begin, now, check)
 
     async def reroute(
@@ -162,9 +168,12 @@ class QueuePlane:
         """See `QueueTaker.take`. With `auto`, what is lent is settled at once."""
         self._check()
         messages = await self._taker.take(queue, most, consumer, seconds, most_bytes)
-        if auto and messages:
-            await self.settle(queue, [TokenSettlement(one.token, SettleHow.DONE) for one in messages])
-        return messages
+        return await self.settle_at_once(queue, messages) if auto and messages else messages
+
+    async def settle_at_once(self, queue: DeclaredQueue, messages: Sequence[QueueMessage]) -> list[QueueMessage]:
+        """Settle what was lent this moment; return those that others do not have by now."""
+        over = set(await self.settle(queue, [TokenSettlement(one.token, SettleHow.DONE) for one in messages]))
+        return [one for one in messages if one.token not in over]
 
     async def settle(self, queue: DeclaredQueue, said: Sequence[TokenSettlement]) -> list[LoanToken]:
         """Settle what was lent; those that were over, or are of another queue."""
@@ -316,21 +325,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
     book = QueueBook(engine.queues.declared, [one.name for one in events.plan.databases], kernel.adapters.new_ulid)
     sources, originals = QueueSources(events.plan, tenant_of), Originals(log)
     shares = QueueShares(events.plan, kernel.info.node_id, live)
-    feeders = [
-        QueueFeeder(
-            one.name,
-            log=log,
-            store=store,
-            sources=sources,
-            originals=originals,
-            book=book,
-            mine=shares.mine,
-            hinted=engine.queues.hinted,
-            clock=kernel.clock,
-            counters=counters,
-        )
-        for one in events.plan.databases
-    ]
+    feeders = _feeders(kernel, events, store, book, sources, originals, shares, hinted=engine.queues.hinted)
     settler = Settler(store, settled, Random(), counters)
     taker = QueueTaker(
         store=store,
@@ -346,12 +341,6 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
     unread = UnreadEvents(log=log, store=store, sources=sources)
     missed = MissedEvents(unread=unread, store=store, sources=sources, queues=lambda: book.all, counters=counters)
     events.keeper.dropping.append(missed.count)
-
-    def mine(queue: DeclaredQueue) -> bool:
-        return shares.mine_by_name(queue.id)
-
-    gauges = QueueGauges(store, sources, mine, counters)
-    unused = UnusedQueues(store=store, sources=sources, mine=mine, clock=kernel.clock)
     burials = Burials(log=log, store=store, sources=sources, originals=originals, book=book, counters=counters)
     return QueuePlane(
         store=store,
@@ -363,5 +352,46 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         shares=shares,
         publisher=ExchangePublisher(book, events.publisher, store.now),
         moves=QueueMoves(log=log, store=store, sources=sources, book=book, unread=unread),
-        chores=QueueChores(burials=burials, unused=unused, gauges=gauges),
+        chores=_chores(kernel, burials, store, sources, shares),
+    )
+
+
+def _feeders(
+    kernel: Kernel,
+    events: EventPlane,
+    store: QueueStore,
+    book: QueueBook,
+    sources: QueueSources,
+    originals: Originals,
+    shares: QueueShares,
+    *,
+    hinted: bool,
+) -> list[QueueFeeder]:
+    return [
+        QueueFeeder(
+            one.name,
+            log=events.store,
+            store=store,
+            sources=sources,
+            originals=originals,
+            book=book,
+            mine=shares.mine,
+            hinted=hinted,
+            clock=kernel.clock,
+            counters=kernel.counters,
+        )
+        for one in events.plan.databases
+    ]
+
+
+def _chores(
+    kernel: Kernel, burials: Burials, store: QueueStore, sources: QueueSources, shares: QueueShares
+) -> QueueChores:
+    def mine(queue: DeclaredQueue) -> bool:
+        return shares.mine_by_name(queue.id)
+
+    return QueueChores(
+        burials=burials,
+        unused=UnusedQueues(store=store, sources=sources, mine=mine, clock=kernel.clock),
+        gauges=QueueGauges(store, sources, mine, kernel.counters),
     )

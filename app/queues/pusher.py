@@ -23,7 +23,8 @@ from app.webhooks.parcels import HOLD, ClaimedParcels, Parcel
 CONTENT_TYPE: Final = "application/cloudevents-batch+json"
 TYPE: Final = "homing.queue.event"
 MOST_BYTES: Final = 160 * 1024
-"""Of the values of a batch, which are a third longer as base64: with all about them a body has 256 KiB at most."""
+"""The bytes of the values of a batch, which are a third longer as base64: with all about them a body has 256 KiB at
+most."""
 WAIT_SECONDS: Final = 5.0
 """The time for which a claim waits for the first event."""
 FIRST_PAUSE: Final = 1.0

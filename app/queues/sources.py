@@ -28,7 +28,7 @@ def patterns_of(database: str, queue: DeclaredQueue) -> list[Pattern]:
 
 
 TenantOf = Callable[[str], str]
-"""To whom a device belongs; "" where nobody is asked, or nobody owns it."""
+"""Returns the tenant of a device; "" where nobody is asked, or nobody owns it."""
 
 
 class QueueSources:
@@ -47,6 +47,10 @@ class QueueSources:
             for shard in database.all_shards()
         ]
         return [*found, self.dead(queue)]
+
+    def retention_us(self, queue: DeclaredQueue) -> int:
+        """The shortest time for which its events stay in the log, in microseconds; 0 if it reads no database."""
+        return min((one.retention_us for one in self._plan.kept if one.name in queue.databases), default=0)
 
     def dead(self, queue: DeclaredQueue) -> QueueSource:
         """The source from which it reads its dead letters again."""

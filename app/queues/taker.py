@@ -29,7 +29,7 @@ from app.store.queues import QueueStore, TakeCall
 LOOK_SECONDS: Final = 1.0
 """The time between two looks of somebody who waits, though nobody hints."""
 SOONEST_SECONDS: Final = 0.01
-"""After how long it looks at the earliest where something comes back: a thousand retries are no thousand looks."""
+"""The shortest time after which a taker looks where something comes back: a thousand retries are no thousand looks."""
 ANNOUNCED_SECONDS: Final = 1.0
 """The time after which the store is told again that a consumer asks."""
 MOST_WAITING: Final = 256
@@ -85,7 +85,7 @@ class _TakerDesk:
         self.due: dict[QueueSource, float] = {}
         """The instants at which something comes back in them, a loan that runs out or a retry, as far as is known."""
         self.look_at = 0.0
-        """They are asked all the same then, by the clock of the loop, as hints may be lost."""
+        """The instant at which sources are asked all the same, by the clock of the loop, as hints may be lost."""
 
     @property
     def busy(self) -> bool:

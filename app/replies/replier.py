@@ -31,7 +31,7 @@ from app.runtime.telemetry import Counters, Fill
 from app.store.commands import CommandReader
 
 MOST_A_SECOND: Final = 50
-"""So many replies does a device get within a second; what would be more is a loop, or a fault of the device."""
+"""The replies that a device gets within a second; more would be a loop, or a fault of the device."""
 MOST_LOOKED_UP: Final = 256
 """Messages whose reply waits for the store at a time."""
 

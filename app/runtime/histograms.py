@@ -27,7 +27,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """By bucket, not added up; the last one has what is beyond all bounds."""
+        """The counts by bucket, not added up; the last one is of values beyond all bounds."""
         self.total = 0.0
         """The sum of all values."""
 
@@ -50,7 +50,7 @@ class StoreMeasures:
         self.wait = Histogram()
         """The time that the first call of each round trip has waited for its turn: the longest wait in it."""
         self.round_trip = Histogram()
-        """From sending a batch to its last reply."""
+        """The times from sending a batch to its last reply."""
         self.last_round_trip = 0.0
         self.primaries: Callable[[], Mapping[str, bool]] = dict
         """The primaries of a Redis Cluster, and whether each answers; nothing where there is one server."""

@@ -21,7 +21,7 @@ STEP_SECONDS: Final = 3.0
 STOP: Final = timedelta(seconds=9)
 """The time that all steps may take, though store and broker be away: with the drain delay less than 15."""
 LEAST_SECONDS: Final = 0.1
-"""What a step gets when that is used up."""
+"""The time that a step gets when that is used up."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -37,12 +37,14 @@ class Service:
     """Returns when what has begun is done."""
     close: Work | None = None
     """Gives back what it holds."""
+    keeps: Callable[[], bool] | None = None
+    """True if it leaves a session at the broker, after `drain`, for whoever adopts that of the node's commands."""
     check: Callable[[], str] | None = None
-    """What it says of its health: `ok` or a sentence."""
+    """Returns the state of its health: `ok` or a sentence."""
     fills: Callable[[], Mapping[str, Fill]] | None = None
     """The fill of its bounded buffers, by name; `/metrics` calls them queues."""
     gauges: Callable[[], Iterable[tuple[Family, Mapping[Labels, float]]]] | None = None
-    """What else it shows in `/metrics`."""
+    """Returns further gauges for `/metrics`."""
 
 
 class Steps:
@@ -118,6 +120,10 @@ class Services:
     def will_end(self) -> None:
         """From now on a part may end."""
         self._ending = True
+
+    def keep_session(self) -> bool:
+        """True if one of them leaves a session at the broker."""
+        return any(one.keeps is not None and one.keeps() for one in self._services)
 
     async def drain(self, steps: Steps) -> None:
         """Wait, the last part first, until what has begun is done."""

@@ -69,7 +69,7 @@ class Limits:
     pong: float = 20.0
     """The time that a WebSocket may be silent until it is sent a ping, and again after that."""
     held: int = 64 * 1024 * 1024
-    """What may be held of requests that are not complete, over all connections."""
+    """The bytes of incomplete requests that may be held, over all connections."""
 
 
 class Connection(Protocol):

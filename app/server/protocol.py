@@ -28,7 +28,7 @@ from app.server.upgrades import as_plain, handshake_of
 from app.server.websocket import WebSocketConnection
 
 _BETWEEN, _HEAD, _BODY = range(3)
-"""Which part of a request is coming in."""
+"""The parts of a request that may be coming in."""
 
 
 class _RefusedError(Exception):
@@ -58,9 +58,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._size = 0
         """Bytes of the part that is coming in."""
         self._backlog = b""
-        """What came behind requests that are still to be served."""
+        """The bytes that came behind requests that are still to be served."""
         self._why: CloseReason | None = None
-        """Why the connection ends, once the requests before have been answered."""
+        """The reason why the connection ends, once the requests before have been answered."""
         self._deaf = False
         """True if nothing more is taken from the peer, as the connection is about to end."""
 

@@ -10,7 +10,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any, Final, cast
@@ -29,14 +28,12 @@ from app.runtime.sockets import BACKLOG
 from app.runtime.system import SystemClock, new_secret
 from app.runtime.telemetry import Counters
 from app.server.hosts import Hosts
-from app.server.limiter import TICK_SECONDS, ConnectionLimiter, Limits
-from app.server.open_files import allow_open_files
+from app.server.limiter import TICK_SECONDS, ConnectionLimiter
+from app.server.open_files import limits_of
 from app.server.protocol import BoundedProtocol
 from app.server.sockets import OpsListener, url_of
 from app.settings import AccessSettings, Settings
 
-OTHER_FILES: Final = 64
-"""What a node opens besides its callers' connections: store, broker, sessions of dead nodes, logs."""
 GC_THRESHOLDS: Final = (20_000, 50, 50)
 READY_SECONDS: Final = 0.05
 """The time between two looks at a starting node, by who wants to tell that it is ready."""
@@ -70,23 +67,6 @@ def http_config(
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-
-
-def _limits(settings: Settings) -> Limits:
-    """The limits of the settings, as far as the system lets us have so many files open."""
-    api, broker = settings.api, settings.broker
-    limits = Limits(
-        connections=api.max_connections,
-        per_peer=min(api.max_connections_per_peer, api.max_connections),
-        idle=api.keep_alive.total_seconds(),
-    )
-    ops = limits.probes + OTHER_FILES + (broker.max_connections if broker.listens else 0)
-    files = allow_open_files(limits.connections + ops)
-    if files >= limits.connections + ops:
-        return limits
-    room = max(1, files - ops)
-    structlog.get_logger().warning("connections_limited", connections=room, open_files=files)
-    return replace(limits, connections=room, per_peer=min(limits.per_peer, room))
 
 
 class _Server(uvicorn.Server):
@@ -180,9 +160,10 @@ class NodeServer:
     def __init__(self, settings: Settings, *listeners: socket.socket, operations: socket.socket | None = None) -> None:
         self.failure: BaseException | None = None
         settings = with_own_login(settings, new_secret())
+        limits, settings = limits_of(settings)
         self._listeners = [*listeners, *([] if operations is None else [operations])]
         counters: Counters = Counter()
-        self.limiter = ConnectionLimiter(_limits(settings), SystemClock(), counters)
+        self.limiter = ConnectionLimiter(limits, SystemClock(), counters)
         homing = Homing(
             settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.limiter.fill}
         )

@@ -23,7 +23,7 @@ ADMIN_KEY: Final = Path("secrets") / "admin.key"
 WEBHOOKS_KEY: Final = Path("secrets") / "webhooks.key"
 BROKER_URL: Final = "mqtt://127.0.0.1:1883"
 BROKER_TLS_URL: Final = "mqtts://127.0.0.1:8883"
-"""If there is a certificate."""
+"""The URL of the broker with TLS, for a folder with a certificate."""
 _EVERY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a name for all addresses, not a bind
 _DEFAULT_PORT: Final = MQTT_PORTS["mqtt"]
 

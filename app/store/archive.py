@@ -52,6 +52,6 @@ class ArchiveFacts:
     """The facts about the place where the files lie."""
 
     trouble: str = ""
-    """What keeps it from being used; empty where nothing does."""
+    """The trouble that keeps it from being used; empty if there is none."""
     oldest: Mapping[str, Position] = field(default_factory=dict)
-    """Where the first hour begins that each database has a folder of, where it has one."""
+    """The beginning of the first hour of which each database has a folder, where it has one."""

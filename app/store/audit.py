@@ -18,7 +18,7 @@ class AuditPosition(NamedTuple):
     writer: str
     seq: int
     part: int
-    """In its line, from 0."""
+    """The number of the fact in its line, from 0."""
 
 
 class AuditQuery(NamedTuple):
@@ -37,7 +37,7 @@ class AuditEntry(NamedTuple):
 
     place: AuditPosition
     hash: bytes
-    """Of the line."""
+    """The hash of the line."""
     body: bytes
     """Its JSON; what is kept, where that cannot be read."""
 
@@ -47,7 +47,7 @@ class AuditSlice(NamedTuple):
 
     entries: Sequence[AuditEntry]
     before: AuditPosition | None
-    """Where the next page begins, also when this one is short; None: there is no more."""
+    """The place where the next page begins, also when this one is short; None: there is no more."""
 
 
 class StoredLine(NamedTuple):

@@ -14,9 +14,10 @@ from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import Command, CommandState
 from app.core.commands.routing import Outcome, Recorded
 from app.core.profiles.probes import ProbeFinding
+from app.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Registered:
     """The command is on record and waits: with `held` to be sent, else for its answer.
 

@@ -28,7 +28,7 @@ STORE: Final = "store"
 DIRECTORY: Final = "access.db"
 SECRETS: Final = "secrets"
 _SQLITE: Final = b"SQLite format 3\0"
-"""With these bytes each file of SQLite begins, unless it is empty."""
+"""The bytes with which each file of SQLite begins, unless it is empty."""
 _OF_A_STORE: Final = "CURRENT"
 """A file that each RocksDB has."""
 

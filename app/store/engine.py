@@ -51,9 +51,9 @@ class Engine:
     kind: EngineKind
     store: StateStore
     identity: NodeIdentity | None = None
-    """Who the one node is that uses the store, where the store knows."""
+    """The identity of the one node that uses the store, where the store knows it."""
     sessions: SessionStore | None = None
-    """What keeps the sessions of a broker in that node, where the store does."""
+    """The store of the sessions of a broker in that node, where there is one."""
 
 
 def kind_of(url: str) -> EngineKind:
@@ -153,7 +153,7 @@ class FolderFacts:
     """The facts that were seen of a folder; nothing of it is opened."""
 
     trouble: str = ""
-    """Why it cannot be used, in a sentence; empty if it can."""
+    """The reason why the folder cannot be used, in a sentence; empty if it can."""
     exists: bool = False
     in_use: bool = False
     free_bytes: int = 0
@@ -330,14 +330,14 @@ def _redis_events(
     drops: BurstLog,
     terms: RedisTerms,
 ) -> EventEngine:
-    from app.store.redis.driver.role import RedisRole  # noqa: PLC0415 - see above
+    from app.store.redis.driver.role import open_role  # noqa: PLC0415 - see above
     from app.store.redis.events.log import RedisEventLog  # noqa: PLC0415 - see above
     from app.store.redis.queues import RedisQueues  # noqa: PLC0415 - see above
 
     queues = RedisQueues(url, clock=clock, counters=counters, new_life=lambda: _life(new_secret), terms=terms)
 
     def role(what: str) -> RoleLease:
-        return RedisRole(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters, terms=terms)
+        return open_role(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters, terms=terms)
 
     return EventEngine(
         lambda databases: RedisEventLog(

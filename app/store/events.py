@@ -13,7 +13,7 @@ from app.core.errors import EventLogError
 from app.core.events.batches import BatchId, CallId
 from app.core.events.event import Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation
-from app.core.events.reading import Picked, Reading, Slice
+from app.core.events.reading import ForgottenSpan, Picked, Reading, Slice
 from app.core.events.transaction import Transaction
 from app.runtime.telemetry import Fill
 from app.store.lifetime import Lifetime
@@ -21,11 +21,15 @@ from app.store.named_cursors import CursorStore
 
 
 class ArchivedError(EventLogError):
-    """The events to be read are in the cold tier, at least up to this position of the shard, or were dropped."""
+    """The events to be read are in the cold tier, at least up to this position of the shard, or were dropped.
 
-    def __init__(self, until: Position) -> None:
+    `forgotten` is what the shard has forgotten before they came there.
+    """
+
+    def __init__(self, until: Position, forgotten: Sequence[ForgottenSpan] = ()) -> None:
         super().__init__(f"the events up to position {until} are in the cold tier")
         self.until = until
+        self.forgotten = forgotten
 
 
 class EventLog(Lifetime, Protocol):

@@ -24,7 +24,7 @@ MOST_OPEN_OF_TENANT: Final = MOST_OPEN // 2
 MOST_LISTED: Final = 1_000
 """The number of runs that are listed, the latest ones."""
 CHUNK: Final = 1_000
-"""So many targets are written and read together."""
+"""The targets that are written and read together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class FleetStore(Protocol):
         """The notes about these targets, in the same order; None where there is none."""
 
     async def write(self, run_id: str, change: RunChange) -> Written:
-        """Change a run. A run that has ended is not among the open ones any more."""
+        """Change a run. One that has ended is not among the open ones any more, and one that is gone is not listed."""
 
     async def open_runs(self) -> Sequence[str]:
         """The ids of runs that have not ended, the oldest first."""

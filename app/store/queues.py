@@ -100,7 +100,7 @@ class QueueStore(Protocol):
         """Let it go on behind this position, with another life and an empty window."""
 
     async def redrive(self, source: QueueSource, until: Position) -> None:
-        """Let a source of dead letters read them up to this position."""
+        """Let a source of dead letters read them up to this position, or a later one that was said before."""
 
     async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
         """Return how each stands; None for one that was never fed."""

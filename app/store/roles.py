@@ -21,6 +21,9 @@ class RoleLease(Protocol):
     async def held(self) -> bool:
         """True if any node holds the role at this moment; False when nobody can say."""
 
+    def outrun(self, epoch: int) -> None:
+        """Somebody has had this epoch: the next one is later, and it is lost now if its own is not."""
+
     def gone(self, node_id: str) -> None:
         """This node is known to be dead: what it held is taken now, if `hold` waits for it."""
 
@@ -48,6 +51,9 @@ class OnlyOne:
     async def held(self) -> bool:
         """True: there is nobody else."""
         return True
+
+    def outrun(self, epoch: int) -> None:
+        """Return: there is nobody else."""
 
     def gone(self, node_id: str) -> None:
         """Return: there is nobody else."""

@@ -17,11 +17,10 @@ from app.store.holds import Claimed
 
 @dataclass(frozen=True, slots=True)
 class KeptClaim:
-    """A claim as the claimant keeps it for a while. `at` is when it was made, in seconds on the monotonic clock."""
+    """A claim as the claimant keeps it for a while."""
 
     claimed: Claimed
     token: str
-    at: float
 
 
 class Reclaimed(StrEnum):

@@ -33,10 +33,10 @@ def open_sessions(
     """
     if engine.kind is not EngineKind.REDIS:
         return engine.sessions
-    from app.store.redis.driver.role import RedisRole  # noqa: PLC0415 - drivers are imported where they are used
+    from app.store.redis.driver.role import open_role  # noqa: PLC0415 - drivers are imported where they are used
     from app.store.redis.sessions import RedisSessions  # noqa: PLC0415 - likewise
 
     role_name = f"{name}-broker"
     holder = f"{node_id or 'node'} {new_secret()}"
-    role = RedisRole(url, role_name, holder, lease=lease, clock=clock, counters=counters, terms=terms)
+    role = open_role(url, role_name, holder, lease=lease, clock=clock, counters=counters, terms=terms)
     return RedisSessions(url, role_name, role, counters=counters, budget=budget.total_seconds(), terms=terms)

@@ -12,7 +12,7 @@ from app.core.errors import DamagedEventsError
 from app.core.events.batches import BatchId, CallId
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
-from app.core.events.reading import MOST_READ_BYTES, Picked, Reading, Slice
+from app.core.events.reading import MOST_READ_BYTES, Picked, Reading, Slice, forgotten_until
 from app.core.events.transaction import Transaction
 from app.runtime.telemetry import Counters, Fill
 from app.store.archive import Archive
@@ -137,7 +137,11 @@ class TieredEventLog:
         try:
             return await self._hot.read(shard, reading, limit)
         except ArchivedError as error:
-            border = min(error.until, reading.until)
+            part = await self._cold(shard, reading, limit, min(error.until, reading.until))
+            forgotten = forgotten_until(error.forgotten, reading.after, part.position)
+            return part._replace(lost=max(part.lost, forgotten))
+
+    async def _cold(self, shard: Shard, reading: Reading, limit: int, border: Position) -> Slice:
         looked, lost = 0, BEGINNING
         for one in await self._hot.generations(shard.database):
             if one.state is GenerationState.CURRENT or one.last <= reading.after:

@@ -32,7 +32,7 @@ from app.webhooks import events
 from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, EndpointBook
 
 LOOKED_AT: Final = 200
-"""So many deliveries are read at once where only some are wanted."""
+"""The deliveries that are read at once where only some are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class EndpointChange:
     methods: str | None = None
     enabled: bool | None = None
     queue: str | None = None
-    """Of a new endpoint alone: a queue of its tenant."""
+    """A queue of the endpoint's tenant; only a new endpoint takes one."""
     batch: int | None = None
 
 

@@ -13,12 +13,12 @@ MOST_ENDPOINTS: Final = 200
 """The number that a cluster can have."""
 MOST_OF_TENANT: Final = 50
 """The number of them that one tenant can have."""
-MOST_TOLD: Final = 16
-"""The number that are told of one command."""
+MOST_NAMED: Final = 16
+"""The number of them that a caller can name to be told of one command."""
 _MOST_REMEMBERED: Final = 8_192
 
 TenantOf = Callable[[str], str]
-"""To whom a device belongs; "" where nobody is asked for a key."""
+"""Returns the tenant of a device; "" where nobody is asked for a key."""
 
 
 class EndpointBook:
@@ -73,12 +73,12 @@ class EndpointBook:
         found = self._wanting.get(key)
         if found is None:
             found = self._remember(key)
-        return tuple(dict.fromkeys((*named, *found)))[:MOST_TOLD] if named else found
+        return tuple(dict.fromkeys((*named, *found))) if named else found
 
     def _remember(self, key: tuple[str, str, str]) -> tuple[str, ...]:
         if len(self._wanting) >= _MOST_REMEMBERED:
             self._wanting.clear()
         tenant = self._tenant_of(key[0])
-        fits = [one.id for one in self._endpoints.values() if one.tenant == tenant and one.wants(*key)]
-        found = self._wanting[key] = tuple(fits[:MOST_TOLD])
+        fits = (one.id for one in self._endpoints.values() if one.tenant == tenant and one.wants(*key))
+        found = self._wanting[key] = tuple(fits)
         return found

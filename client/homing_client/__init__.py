@@ -180,7 +180,8 @@ _MODULES: Final = {
     "AsyncReader": "_async.events",
     "Reader": "_sync.events",
 }
-"""What is imported when somebody asks for it: most programs need one of the twins, and little of it."""
+"""The modules that are imported when somebody asks for a name: most programs need one of the twins, and little of
+it."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562

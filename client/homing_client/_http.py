@@ -6,13 +6,16 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 
 from homing_client import _system
 from homing_client._errors import UnreachableError
 from homing_client._wire import EVENTS, AsyncDuplex, Duplex, Reply, ServerEvent
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 _CONNECTING: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_EVENT: Final = 16 * 1024 * 1024
@@ -63,16 +66,25 @@ def _cause(error: BaseException) -> str:
 
 
 class AsyncHttp:
-    """Carries requests for tasks of one event loop, over connections that are kept. An AsyncTransport."""
+    """Carries requests for tasks of one event loop at a time, over connections that are kept. An AsyncTransport."""
 
     def __init__(self, *, secure: bool, connections: int = 100) -> None:
-        self._client = httpx2.AsyncClient(**_options(secure=secure, connections=connections))
+        self._options = _options(secure=secure, connections=connections)
+        self._client = httpx2.AsyncClient(**self._options)
+        self._loop: AbstractEventLoop | None = None
+
+    def _here(self) -> httpx2.AsyncClient:
+        """The library's client, on this event loop. It cannot even close the connections of a loop that has ended."""
+        before, self._loop = self._loop, _system.running_loop()
+        if before is not None and before.is_closed() and not self._client.is_closed:
+            self._client = httpx2.AsyncClient(**self._options)
+        return self._client
 
     async def exchange(
         self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
     ) -> Reply:
         """Send one request and read its whole answer, whose body may take as long again as its beginning."""
-        asked = self._client.stream(method, url, content=content, headers=dict(headers), timeout=_timeout(patience))
+        asked = self._here().stream(method, url, content=content, headers=dict(headers), timeout=_timeout(patience))
         try:
             async with _system.async_within(2 * patience), asked as response, _system.async_within(patience):
                 return _reply(response, await response.aread())
@@ -85,7 +97,7 @@ class AsyncHttp:
     ) -> AsyncIterator[tuple[Reply, AsyncIterator[ServerEvent]]]:
         """GET server-sent events."""
         try:
-            async with self._client.stream("GET", url, headers=dict(headers), timeout=_timeout(patience)) as response:
+            async with self._here().stream("GET", url, headers=dict(headers), timeout=_timeout(patience)) as response:
                 content = b"" if _is_stream(response) else await response.aread()
                 yield _reply(response, content), self._events(response)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -102,14 +114,14 @@ class AsyncHttp:
         from homing_client._duplex import async_open  # noqa: PLC0415 - most programs open none
 
         try:
-            async with async_open(self._client, url, headers, patience) as duplex:
+            async with async_open(self._here(), url, headers, patience) as duplex:
                 yield duplex
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise _unreachable(url, error) from error
 
     async def aclose(self) -> None:
         """Let go of all connections."""
-        await self._client.aclose()
+        await self._here().aclose()
 
 
 class Http:

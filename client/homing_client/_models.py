@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self, cast
 State = Literal[
     "held", "pending", "sent", "acknowledged", "running", "succeeded", "failed", "timed_out", "cancelled", "unsent"
 ]
-"""Where a command is in its life. A node that is younger than this package might say another word."""
+"""The state of a command. A node that is younger than this package might say another word."""
 OUTCOMES: Final = frozenset({"succeeded", "failed", "timed_out", "cancelled", "unsent"})
 """The states that stay."""
 
@@ -119,7 +119,7 @@ class Command:
     confirmed_by: Mapping[str, Any] | None = None
     """The state of the device (`kind`, `topic`, `at`, `value`) that settled it where no response came."""
     verified: Mapping[str, Any] | None = None
-    """What a probe found after it had timed out: `state`, `kind`, `topic`, `at`, `value`, `found_at`."""
+    """The evidence that a probe found after the timeout: `state`, `kind`, `topic`, `at`, `value`, `found_at`."""
     requested_by: str | None = None
     """`homing` of a command that no caller sent: a probe asked the device for its state."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)

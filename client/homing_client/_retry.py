@@ -15,7 +15,7 @@ _NOTHING_DONE: Final = frozenset({429})
 """The node refused before it did anything, so that anything may be sent again."""
 _SAVED: Final = 10
 _MOST_DOUBLINGS: Final = 60
-"""By then a nanosecond has become longer than anybody waits."""
+"""After this number of doublings a nanosecond has become longer than anybody waits."""
 _BUSY: Final = frozenset({429, 502, 503, 504})
 
 

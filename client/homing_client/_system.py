@@ -9,7 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 monotonic = time.monotonic
 """Seconds since an arbitrary point."""
@@ -38,6 +41,13 @@ async def async_sleep(seconds: float) -> None:
     import asyncio  # noqa: PLC0415 - it takes longer to import than all of this package
 
     await asyncio.sleep(seconds)
+
+
+def running_loop() -> AbstractEventLoop:
+    """Return the event loop that runs this."""
+    import asyncio  # noqa: PLC0415 - likewise
+
+    return asyncio.get_running_loop()
 
 
 def async_within(seconds: float) -> AbstractAsyncContextManager[object]:
@@ -104,6 +114,10 @@ class AsyncBackground:
         """Wait for its end, and raise what it raised."""
         await self._task
 
+    def abandon(self) -> None:
+        """End it; nobody will join it."""
+        self._task.cancel()
+
 
 class Background:
     """As AsyncBackground, in a thread."""
@@ -118,6 +132,9 @@ class Background:
         self._thread.join()
         if self._failures:
             raise self._failures[0]
+
+    def abandon(self) -> None:
+        """Nobody will join it. A thread cannot be ended; it finds out by itself that its work is over."""
 
     def _run(self, work: Callable[[], Any]) -> None:
         try:

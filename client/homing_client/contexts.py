@@ -133,13 +133,15 @@ def resolve(
 ) -> Context:
     """Return the URL to ask, and the key for it.
 
-    What is given counts, then `HOMING_URL` and `HOMING_KEY`, then the context.
+    What is given counts, then `HOMING_URL` and `HOMING_KEY`, then the context. Of a context that is given they count
+    for nothing that it has itself: who names it means its key as well as its URL.
 
     A context is the one that is given, or `HOMING_CONTEXT`, or the current one. Its key is for its own URL alone: it is
     not shown to whoever is at another one.
     """
+    told = environment.get("HOMING_KEY", "").strip() or None
     url = url or (None if context else environment.get("HOMING_URL")) or None
-    key = _checked(key or environment.get("HOMING_KEY", "").strip() or None)
+    key = _checked(key or (None if context else told))
     if url and key:
         return Context(url, key)
     name = context or environment.get("HOMING_CONTEXT")
@@ -147,8 +149,8 @@ def resolve(
     name = name or contexts.current
     found = contexts.get(name) if name is not None else Context(DEFAULT_URL)
     if url is None or set(addresses(url)) <= set(addresses(found.url)):
-        return Context(url or found.url, key or _checked(found.key))
-    return Context(url, key)
+        key = key or _checked(found.key)
+    return Context(url or found.url, key or _checked(told))
 
 
 def _checked(key: str | None) -> str | None:

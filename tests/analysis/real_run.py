@@ -18,7 +18,7 @@ from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import PATIENCE, eventually
 
 KINDS: Final = ("mute", "late", "twice", "refusing", "cancelled", *["slow"] * 4, *["prompt"] * 11)
-"""Of devices, in turn; prime to the number of nodes."""
+"""The kinds of devices, in turn; prime to the number of nodes."""
 
 
 NODES: Final = ("n1", "n2", "n3")
@@ -60,7 +60,7 @@ class Run:
     """Commands of the others while it was killed: the broker may give their responses to two nodes."""
     closed: dict[Path, bytes] = field(default_factory=dict)
     left: list[Path] = field(default_factory=list)
-    """Of the killed node: it was writing them."""
+    """The files of the killed node, which was writing them."""
     late: set[str] = field(default_factory=set)
     """Commands whose response came after their deadline."""
     twice: set[str] = field(default_factory=set)

@@ -334,7 +334,7 @@ _SPLIT = {
     "forwarding": {"pair": "forwarding", "forwarded": "hops"},
     "stages": {"all": "stages", "method": "stages_by_method", "node": "stages_by_node"},
 }
-"""What is made up together, by grain."""
+"""The tables that are made up together, by grain."""
 
 
 def all_rows(sample: Sample | None) -> dict[str, list[dict[str, Any]]]:

@@ -164,7 +164,7 @@ def ends_of(number: int) -> tuple[int, int]:
 
 
 CUT = BEGIN + timedelta(hours=1)
-"""Where the held-out hours begin."""
+"""The instant at which the held-out hours begin."""
 
 
 def cell(end: End, took_us: int | None, commands: int = 1, **other: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.api.rig import Rig
 
 _MADE: Final[dict[type[object], dict[str, Any]]] = {}
-"""By the kind of access: nothing else of a node is in the document."""
+"""The documents, by the kind of access: nothing else of a node is in them."""
 
 
 async def document_of(rig: Rig) -> dict[str, Any]:

@@ -46,7 +46,7 @@ ROLES: Final = {
     "approver": ("read",),
     "admin": ("read", "send", "cancel", "access", "webhooks"),
 }
-"""What each may, of the actions that operations name; the cluster is no tenant's."""
+"""The actions that each may do, of those that operations name; the cluster is no tenant's."""
 
 
 class Directory(SqlDirectory):
@@ -171,7 +171,7 @@ class Site:
     directory: Directory
     keys: dict[str, Key] = field(default_factory=dict)
     port: int = 0
-    """Where it listens, if it does."""
+    """The port on which it listens, if it does."""
 
     async def change(self, *changes: Change) -> None:
         """Make changes, and return when the node decides by them."""

@@ -13,7 +13,7 @@ from tests.api.test_access import Site, guarded
 from tests.api.test_administration import ask
 
 DOCUMENTS: Final = 50
-"""Of the test; docs/performance.md has what came of ten times as many."""
+"""The documents of the test; docs/performance.md has what came of ten times as many."""
 Json = dict[str, Any]
 
 _ACTIONS: Final = ("allow send", "deny send", "allow read", "allow *", "require 2 send")

@@ -155,6 +155,9 @@ async def test_who_belongs_to_a_tenant_reads_its_lines(site: Site) -> None:
     assert all(instant(one["line"]["at"]) == one["at"] for one in lines)
     for wrong in ("?until=tomorrow", "?since=yesterday", "?cursor=x", "?limit=0", "?whom=x"):
         assert (await ask(site, "auditor", wrong)).status_code == 422
+    said = (await ask(site, "auditor", "?until=tomorrow")).json()
+    reason = "no instant; allowed: RFC 3339, such as 2026-03-01T08:00:00Z"
+    assert said["errors"] == [{"field": "query.until", "reason": reason}]
 
 
 async def test_pages_lead_through_all_lines(site: Site) -> None:

@@ -182,18 +182,24 @@ async def test_closing_waits_until_all_is_confirmed(served: Served) -> None:
         assert (await one.heard())["problem"]["errors"][0]["field"] == "channel"
 
 
+def held_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let the log be slow for once: nothing is appended before this is set."""
+    plane = rig.application.ports.queues
+    assert plane is not None
+    held, append = asyncio.Event(), plane.publisher._publisher.publish
+
+    async def slowly(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
+        await held.wait()
+        return await append(*arguments)
+
+    monkeypatch.setattr(plane.publisher._publisher, "publish", slowly)
+    return held
+
+
 async def test_a_node_that_stops_confirms_what_it_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(events={"url": "memory://"}) as rig, serving(rig) as served:
         await eventually(lambda: is_declared(rig))
-        plane = rig.application.ports.queues
-        assert plane is not None
-        held, append = asyncio.Event(), plane.publisher._publisher.publish  # the log is slow for once
-
-        async def slowly(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
-            await held.wait()
-            return await append(*arguments)
-
-        monkeypatch.setattr(plane.publisher._publisher, "publish", slowly)
+        held = held_up(rig, monkeypatch)
         async with opened(served) as one:
             for number in range(2, 2 + 2 * MOST_CALLS):
                 say(one, number, number)
@@ -207,6 +213,25 @@ async def test_a_node_that_stops_confirms_what_it_has_read(monkeypatch: pytest.M
             assert all(frame["ok"] for frame in told.values())
             assert (await one.closed())[0] == 1001
         assert len(await taken(rig, "all", MOST_CALLS + 1, "100ms")) == MOST_CALLS
+
+
+async def test_a_node_that_stops_confirms_a_channel_that_is_being_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(events={"url": "memory://"}) as rig, serving(rig) as served:
+        await eventually(lambda: is_declared(rig))
+        held = held_up(rig, monkeypatch)
+        async with opened(served) as one:
+            for number in range(2, 12):
+                say(one, number, number)
+            one.say(id=12, close={"channel": 1})
+            channel = next(iter(next(iter(rig.application.connections._open))._publishing.values()))
+            await until(lambda: channel._ending)
+            rig.application.dismiss()
+            await turns()
+            held.set()
+            told = await answers(one, 10)
+            assert all(told[number]["ok"] for number in range(2, 12))
+            assert (await one.closed())[0] == 1001
+        assert len(await taken(rig, "all", 11, "100ms")) == 10
 
 
 async def test_each_message_is_asked_for_as_one_over_http(tmp_path: Path) -> None:

@@ -12,6 +12,10 @@ from redis.asyncio import Redis
 
 from app.core.access.changes import Put
 from app.core.access.model import Role
+from app.core.queues.exchanges import KeyRoute
+from app.core.queues.model import QueueOptions
+from app.queues.book import QueueBook
+from app.queues.declarations import KnownDeclarations
 from tests.api.documents import document_of
 from tests.api.rig import Rig, running
 from tests.api.test_access import OF_EXCHANGES, OTHER, OWN, ROLES, actions, guarded
@@ -242,3 +246,39 @@ async def test_everybody_may_what_their_role_says(tmp_path: Path) -> None:
         got = (await ask("admin", "POST", "/queues/all/take", {"max": 9, "wait": "30s"})).json()["events"]
         assert got, "messages without a device are the tenant's"
         assert {one["event"]["topic"] for one in got} == {"$exchange/air/ops/a"}
+
+
+async def elsewhere(site: Rig) -> QueueBook:
+    """The declarations, as another node has them of which this one has not heard."""
+    plane = site.application.ports.queues
+    assert plane is not None
+    return QueueBook(plane.book._declared, ["events"], lambda: "01ELSEWHERE")
+
+
+async def test_what_was_declared_at_another_node_this_moment_is_there(site: Rig) -> None:
+    """A balancer sends whoever declares an exchange elsewhere for the first message."""
+    book = await elsewhere(site)
+    await book.declare_exchange("", "new", "topic", 1)
+    said = await site.http.post("/v1/exchanges/new/messages", json={"key": "a", "data": 1, "mandatory": False})
+    assert said.status_code == 200, said.text
+    await book.declare_exchange("", "newer", "topic", 1)
+    assert "newer" in {one["name"] for one in (await site.http.get("/v1/exchanges")).json()["exchanges"]}
+    options = QueueOptions(routes=(KeyRoute("events", "newer", "#"),))
+    await book.declare("", "all", options, 0, 1, lambda _: False)
+    assert "all" in {one["name"] for one in (await site.http.get("/v1/queues")).json()["queues"]}
+    await book.declare("", "more", options, 0, 1, lambda _: False)
+    routes = (await site.http.get("/v1/exchanges/newer")).json()["routes"]
+    assert [one["queue"] for one in routes] == ["all", "more"]
+
+
+async def test_a_node_whose_store_is_not_open_yet_does_not_say_that_nothing_is_declared(
+    site: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`export` would write down nothing, and a publisher would take what is there for what is not."""
+    plane = site.application.ports.queues
+    assert plane is not None
+    monkeypatch.setattr(plane, "_open", False)
+    monkeypatch.setattr(plane.book, "_known", KnownDeclarations())
+    asked = [await site.http.get(path) for path in ("/v1/queues", "/v1/exchanges", "/v1/exchanges/ops")]
+    asked.append(await site.http.post(MESSAGES, json={"key": "a", "data": 1}))
+    assert [one.status_code for one in asked] == [503] * len(asked)

@@ -180,6 +180,22 @@ async def test_a_new_password_ends_what_the_old_one_gave(site: Site) -> None:
     assert (await who(site, (await log_in(site)).json()["key"])).status_code == 200
 
 
+async def test_who_was_put_on_record_a_moment_ago_logs_in(tmp_path: Path) -> None:
+    """The verbs write to the directory, which a node that nobody asks reads at intervals alone."""
+    async with guarded(tmp_path, {"refresh": "1m"}) as site:
+        passwords = Passwords()
+        bob = Principal(
+            id="bob", tenant_id=None, kind=Kind.USER, name="bob", password_hash=await passwords.hash(PASSWORD)
+        )
+        await site.directory.apply([Put(bob)])
+        assert (await log_in(site, "bob")).status_code == 201
+        other = replace(bob, password_hash=await passwords.hash(f"another {PASSWORD}"))
+        passwords.close()
+        await site.directory.apply([Put(other)])
+        assert (await log_in(site, "bob")).status_code == 401
+        assert (await log_in(site, "bob", f"another {PASSWORD}")).status_code == 201
+
+
 async def test_a_password_that_was_changed_a_moment_ago_gives_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from tests.api.rig import DEVICE, Rig, running
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain"
 )
-"""What Prometheus asks for."""
+"""The header Accept of Prometheus."""
 
 
 async def test_prometheus_text_is_the_default(rig: Rig) -> None:

@@ -138,7 +138,7 @@ OPERATION_IDS = {
     "GET /readyz": "read_readiness",
     "GET /metrics": "read_metrics",
 }
-"""What generated clients call the operations: a format, so that none of them ever changes."""
+"""The names of the operations in generated clients: a format, so that none of them ever changes."""
 
 
 @pytest.fixture(scope="module")
@@ -356,6 +356,14 @@ async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None
         at: Any = document
         for part in parts:
             at = at[part]
+
+
+async def test_an_answer_is_described_as_what_it_is(document: dict[str, Any]) -> None:
+    for name, operation in operations(document).items():
+        for status, response in operation["responses"].items():
+            said = response.get("description", "")
+            assert said != "Successful Response", f"{name} {status}"
+            assert not said.startswith(("The id of", "The name of")), f"{name} {status} is described as its parameter"
 
 
 async def test_every_path_parameter_is_described(document: dict[str, Any]) -> None:

@@ -165,6 +165,17 @@ async def test_retained_messages_are_listed_and_deleted(site: Site) -> None:
     assert refused.status_code == 422
 
 
+@pytest.mark.parametrize("topic", ["a\n", "\x01", "\uffff", "$share", "/"])
+async def test_what_clients_may_retain_can_be_deleted_though_its_topic_is_odd(site: Site, topic: str) -> None:
+    """As that of a script that reads it from a file."""
+    async with client(site, "one") as one:
+        assert isinstance(await one.say(Publish(topic, b"x", 1, packet_id=1, retain=True)), PublishAck)
+    assert topic in [one["topic"] for one in await listed(site, "retained", "retained")]
+    answer = await site.rig.http.delete("/v1/broker/retained", params={"topic": topic}, headers=site.headers("boss"))
+    assert answer.status_code == 204, answer.text
+    assert topic not in [one["topic"] for one in await listed(site, "retained", "retained")]
+
+
 async def test_a_node_without_a_broker_says_so() -> None:
     async with running() as rig:
         for method, path in (

@@ -70,6 +70,24 @@ async def test_an_unknown_path_is_404(rig: Rig, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "body", "field", "reason"),
+    [
+        ("GET", f"/v1/devices?tenant={'x' * 129}", None, "query.tenant", "String should have at most 128 characters"),
+        ("PUT", "/v1/schedules/nightly", {"device": 1}, "body.device", "Input should be a valid string"),
+        ("PUT", "/v1/schedules/nightly", [], "body", "Input should be a JSON object"),
+        ("PUT", "/v1/schedules/nightly", {"command": 1}, "body.command", "Input should be a JSON object"),
+    ],
+)
+async def test_a_field_is_named_as_its_caller_knows_it(
+    rig: Rig, method: str, path: str, body: object, field: str, reason: str
+) -> None:
+    said = problem(await rig.http.request(method, path, json=body), 422, "invalid-input")
+    assert {"field": field, "reason": reason} in said["errors"]
+    assert "none" not in said["detail"].lower()
+    assert "function" not in said["detail"]
+
+
+@pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
         ("PUT", f"/v1/devices/{DEVICE}/commands", "GET, POST"),

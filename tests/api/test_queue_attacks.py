@@ -277,3 +277,78 @@ async def test_a_queue_that_loses_a_database_delivers_what_it_looked_at_there_an
             return set(await plane._store.states(sources)) == {None}
 
         await eventually(is_gone)
+
+
+async def test_what_is_settled_when_it_is_lent_is_not_handed_on_where_others_have_it_by_then(
+    site: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer is sent away between the two: whoever is lent it then is the only one who has it."""
+    await declare(site)
+    await publish(site, 1)
+    plane = site.application.ports.queues
+    assert plane is not None
+    take_from, others = plane._taker.take, list[dict[str, Any]]()
+
+    async def sent_away(queue: Any, most: int, consumer: str, *more: Any) -> Any:  # noqa: ANN401 - as it is
+        messages = await take_from(queue, most, consumer, *more)
+        if consumer == "w1":
+            assert await plane.send_away(queue, "w1") == 1
+            others.extend(await take(site, consumer="w2"))
+        return messages
+
+    monkeypatch.setattr(plane._taker, "take", sent_away)
+    mine = await take(site, consumer="w1", auto=True)
+    assert len(others) == 1
+    assert mine == []
+
+
+async def test_a_pause_loses_nothing_that_is_settled_when_it_is_lent(
+    site: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await declare(site)
+    plane = site.application.ports.queues
+    assert plane is not None
+    settled, asked, go_on = plane._settler.settle_tokens, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
+        found = await settled(*arguments)
+        asked.set()
+        await go_on.wait()
+        return found
+
+    monkeypatch.setattr(plane._settler, "settle_tokens", slowly)
+    async with serving(site) as served, socket(served.port) as one:
+        one.say(id=1, open={"channel": 1, "queue": "alarms", "auto": True})
+        assert await one.heard() == {"id": 1, "ok": True}
+        await publish(site, 1)
+        await asked.wait()
+        one.say(id=2, channel=1, prefetch=0)
+        assert await one.heard() == {"id": 2, "ok": True}
+        go_on.set()
+        assert [each["event"]["data"] for each in (await one.heard())["events"]] == [1]
+        assert (await counts(site))["done"] == 1
+
+
+async def test_an_instant_ahead_makes_no_queue_deaf(site: Rig) -> None:
+    """Somebody mistakes a zone."""
+    ahead = "2099-01-01T00:00:00+02:00"
+    await declare(site, start=ahead)
+    await publish(site, 1)
+    (one,) = await take(site)
+    assert await settle(site, done=[one["loan"]]) == {"settled": 1, "over": []}
+    await call(site, "rewind", {"to": ahead}, status=204)
+    await publish(site, 2)
+    assert [again["event"]["data"] for again in await take(site)] == [2]
+
+
+async def test_how_long_ago_is_by_the_clock_of_the_store(site: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the node is five minutes ahead."""
+    await publish(site, 1)
+    node = site.application.ports.node
+    ahead, right = 300_000_000, node.now_us
+    monkeypatch.setattr(type(node), "now_us", lambda _: right() + ahead, raising=False)
+    await declare(site, start="-1m")
+    (one,) = await take(site)
+    await settle(site, done=[one["loan"]])
+    await call(site, "rewind", {"to": "-1m"}, status=204)
+    assert [again["event"]["data"] for again in await take(site)] == [1]

@@ -251,9 +251,12 @@ async def test_wrong_calls_name_the_field_and_settle_nothing(site: Rig) -> None:
         ("take", {"wait": "61s"}, "wait"),
         ("take", {"consumer": "w" * 65}, "consumer"),
         ("take", {"max_bytes": 0}, "max_bytes"),
+        ("take", {"max_bytes": 4 * 1024 * 1024 + 1}, "max_bytes"),
         ("settle", {"done": [loan], "retry": [{"loan": loan}]}, "retry.0"),
         ("settle", {"done": [f"x{number}" for number in range(1025)]}, "body"),
         ("settle", {"done": [loan], "extend": [{"loan": "x", "by": "13h"}]}, "extend.0.by"),
+        ("settle", {"done": [loan], "retry": [{"loan": "x", "after": "13h"}]}, "retry.0.after"),
+        ("settle", {"done": [loan], "dead": [{"loan": "x", "reason": "r" * 513}]}, "body.dead.0.reason"),
         ("rewind", {"to": "then"}, "to"),
         ("redrive", {"until": "then"}, "until"),
     ):
@@ -275,6 +278,8 @@ async def test_loans_that_were_made_up_are_over(site: Rig) -> None:
         f"{life}.{database}.{shard}.1.{index}",
         f"{life}.{database}.{shard}.{number}.127",
         f"{life}.{database}.{shard}.{number}.999",
+        f"{life}.{database}.{shard}.{number}.0{index}",
+        f"{life}.{database}.0{shard}.0{number}.{index}",
     ]
     found = await settle(site, done=made_up)
     assert (found["settled"], sorted(found["over"])) == (0, sorted(made_up))

@@ -78,6 +78,10 @@ def test_what_is_given_counts_first_then_the_environment_then_the_context(saved:
     assert found(context="here", HOMING_URL="http://c:1") == HERE
     assert found(HOMING_KEY="k") == Context("http://b:1", "k")
     assert found(key="own", HOMING_KEY="k") == Context("http://b:1", "own")
+    assert found(context="here", HOMING_KEY="k") == HERE, "the key of the shell is of another cluster, or of nobody"
+    assert found(context="here", key="own", HOMING_KEY="k") == Context(HERE.url, "own")
+    assert found(context="other", HOMING_KEY="k") == Context("http://b:1", "k"), "this context has none"
+    assert found(HOMING_CONTEXT="here", HOMING_KEY="k") == Context(HERE.url, "k")
     with pytest.raises(ConfigurationError, match="known: here, other"):
         found(context="nowhere")
 

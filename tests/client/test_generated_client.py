@@ -10,6 +10,7 @@ import pytest
 from tests.api.rig import DEVICE, running
 from tests.api.serving import serving
 from tests.counterparts.environments import python_with
+from tests.waiting import PATIENCE
 
 PINNED = ("openapi-python-client==0.29.1",)
 USES = """
@@ -20,11 +21,12 @@ from generated.client import AuthenticatedClient
 from generated.models import Command, CommandBody, CommandState, Explanation
 
 with AuthenticatedClient(base_url=sys.argv[1], token="none is asked for") as client:
-    sent = send_command.sync(sys.argv[2], client=client, body=CommandBody(method="ok"))
+    sent = send_command.sync(sys.argv[2], client=client, body=CommandBody(method="ok", timeout="10m"))
     assert isinstance(sent, Command) and sent.state is CommandState.SUCCEEDED, sent
-    refused = send_command.sync(sys.argv[2], client=client, body=CommandBody(method="refuse"))
+    refused = send_command.sync(sys.argv[2], client=client, body=CommandBody(method="refuse", timeout="10m"))
     assert refused.error.code == 42 and refused.error.code_text == "42", refused
-    waits = send_command.sync(sys.argv[2], client=client, body=CommandBody(method="silent"), prefer="respond-async")
+    unheard = CommandBody(method="silent", timeout="10m")
+    waits = send_command.sync(sys.argv[2], client=client, body=unheard, prefer="respond-async")
     assert cancel_command.sync(waits.id, client=client).state is CommandState.CANCELLED
     assert read_command.sync(sent.id, client=client).id == sent.id
     assert {one.id for one in list_commands.sync(client=client).commands} == {sent.id, refused.id, waits.id}
@@ -46,7 +48,9 @@ async def test_a_client_is_generated_without_a_warning_and_sends_a_command(tmp_p
     python = await asyncio.to_thread(python_with, "openapi", *PINNED)
     async with running() as rig, serving(rig) as served:
         url = f"http://127.0.0.1:{served.port}"
-        (tmp_path / "config.yml").write_text("post_hooks: []\n", encoding="utf-8")
+        # The first request has the document made, which may take a loaded machine longer than the 5 s of the program.
+        config = f"post_hooks: []\nhttp_timeout: {PATIENCE:.0f}\n"
+        (tmp_path / "config.yml").write_text(config, encoding="utf-8")
         made = tmp_path / "generated"
         options = ("--url", f"{url}/openapi.json", "--meta", "none", "--output-path", str(made))
         generate = (python, "-m", "openapi_python_client", "generate", "--config", "config.yml", "--fail-on-warning")

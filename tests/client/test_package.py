@@ -255,7 +255,7 @@ MODELS: Final = {
 
 
 FLATTENED = {"held_until": "hold"}
-"""By members of models the objects of answers whose only member of interest they are."""
+"""The objects of answers, by the members of models that are their only member of interest."""
 
 
 async def test_every_member_of_an_answer_is_known() -> None:

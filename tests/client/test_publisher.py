@@ -226,3 +226,36 @@ async def test_who_gives_up_a_message_leaves_its_place_to_the_next_and_holds_up_
             await asyncio.gather(sending, return_exceptions=True)
         with pytest.raises(UnreachableError, match="nobody waited"):
             await publisher.flush()
+
+
+class SilentCluster:
+    """A transport on which no connection is ever opened."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.left = asyncio.Event()
+
+    @asynccontextmanager
+    async def connect(self, *_: Any) -> AsyncIterator[Any]:
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+            yield None
+        finally:
+            self.left.set()
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_a_publisher_whose_beginning_is_cancelled_leaves_nothing_behind() -> None:
+    cluster = SilentCluster()
+    transport: Any = cluster  # of a publisher that only begins nothing else is asked
+    async with AsyncHoming("http://homing.example", transport=transport) as homing:
+        beginning = asyncio.create_task(homing.publisher().__aenter__())
+        await cluster.asked.wait()
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        async with asyncio.timeout(PATIENCE):
+            await cluster.left.wait()  # else it would try again for ever

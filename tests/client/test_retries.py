@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -202,3 +203,12 @@ async def test_a_node_may_ask_for_too_long_a_pause(fake: FakeHoming, open_homing
     with pytest.raises(LimitError) as limited:
         await done(open_homing(fake.url).nodes)
     assert limited.value.retry_after == 3600
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_client_outlives_the_event_loop_that_it_was_used_on(fake: FakeHoming) -> None:
+    homing = AsyncHoming(fake.url)
+    for _ in range(3):  # each time on a loop of its own, as programs do that block otherwise
+        assert asyncio.run(homing.call("dock-1", "cover_open")).result == {"angle": 90}
+    asyncio.run(homing.aclose())
+    gc.collect()  # the connections of the loops, which nobody could close, are gone within this test

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 ROUND: Final = 40
 """Commands in a round: with one ghost to a node twenty of them are lost, with one thief beside three nodes ten."""
 ROUNDS: Final = 3
-"""So many in a row without a loss, and it is over."""
+"""This number in a row without a loss, and it is over."""
 LASTING: Final = 8.0
 """Seconds without a loss, after which it is over: long enough for every node to have noticed what happened."""
 PAUSE: Final = 0.25

@@ -21,7 +21,7 @@ DEVICE = "SN0001"
 TOPICS = tuple(f"thing/product/{DEVICE}/{name}" for name in ("events", "osd", "state"))
 RECEIVE_MAXIMUM = 1024
 HALLO = {"n": -1, "method": "x"}
-"""What is said until somebody hears it."""
+"""The message that is said until somebody hears it."""
 
 
 async def everything(node: NodeProcess) -> dict[str, list[int]]:

@@ -21,7 +21,7 @@ set -euo pipefail
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 curl() { if [[ $1 == -fs ]]; then command curl "$@"; else command curl --fail-with-body "$@"; fi; }
 """
-"""What fails is to be seen, though the guide does not ask for it."""
+"""Failures are to be seen, though the guide does not ask for it."""
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the guide uses curl")

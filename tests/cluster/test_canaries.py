@@ -106,7 +106,8 @@ class Caller:
         self._session = session
         self._url = url
         self.said: list[tuple[str, str]] = []
-        """What was asked, and the answer: of problems without the command, which has the params for who may read it."""
+        """The questions with their answers: of problems without the command, which has the params for a caller who may
+        read it."""
 
     async def ask(self, method: str, path: str, authorization: str, body: object = None) -> dict[str, Any]:
         headers = {"Authorization": authorization, "Prefer": "wait=1"}

@@ -59,7 +59,9 @@ def test_fleets(environment: dict[str, str], tmp_path: Path) -> None:
     assert "exit code 9" in said
     assert "between two waves: wave 2 of 3 has ended, and a person has to resume it" in said
     assert said.count("succeeded  ") >= 4, "the targets that were shown"
-    assert "succeeded=6" in said.splitlines()[-1]
+    assert re.search(r"^run-\w+ +succeeded +6 +succeeded=6$", said, re.MULTILINE)
+    assert "exit code 2" in said
+    assert said.splitlines()[-1].endswith("succeeded=3"), "the run that was typed"
 
 
 def test_schedules(environment: dict[str, str], tmp_path: Path) -> None:
@@ -90,6 +92,14 @@ def test_two_persons(environment: dict[str, str], tmp_path: Path) -> None:
     assert "take_off on drone-1: succeeded" in said
     assert "ben has refused it; the device was not told" in said
     assert "there is a crane" in said
+
+
+def test_interlocks(environment: dict[str, str], tmp_path: Path) -> None:
+    with OpenBroker() as broker:
+        said = on_a_node("docs/interlocks.md", environment, tmp_path, broker)
+    assert said.count("exit code 5") == 2
+    assert "cover_open on dock-1: succeeded" in said
+    assert re.search(r"on_the_ground +inputs.mode +holds +0 ", said.splitlines()[-1])
 
 
 def test_webhooks(environment: dict[str, str], tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from tests.unit.profiles.corpora import CORPORA, PROFILES, Corpus, Frame, filled
 from tests.waiting import PATIENCE
 
 GARBAGE: Final = (b"\x00\xff\xfe", b'{"id": "cut of', b"[" * 200, b"\xc1\xc1")
-"""What no codec reads as an answer: no text, JSON that ends too early or never, no MessagePack, no CBOR."""
+"""Payloads that no codec reads as an answer: no text, JSON that ends too early or never, no MessagePack, no CBOR."""
 TIMEOUT: Final = "3s"
 """Time for a request to reach its device on a busy machine."""
 COLUMNS: Final = ("answer", "progress", "refusal", "garbage", "duplicate", "timeout", "late")

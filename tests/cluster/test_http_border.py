@@ -11,8 +11,9 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
 
@@ -87,6 +88,34 @@ def test_more_sockets_than_files_leave_health_alive(sent: bytes) -> None:
         for _ in range(20):
             assert status(port) == 200
         assert counters(port)["made_room"] > 100
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x00"])
+def test_more_clients_of_its_broker_than_files_leave_health_alive(sent: bytes, tmp_path: Path) -> None:
+    """They have their part of the files, and those of callers and of the store are no part of it."""
+    broker = f"mqtt://127.0.0.1:{lasting_port()}"
+    running = node(
+        open_files=OPEN_FILES,
+        HOMING_BROKER_URL=broker,
+        HOMING_MQTT_URL=broker,
+        HOMING_STORE_URL=f"rocks://{tmp_path}/store",
+    )
+    with running as port, ExitStack() as stack:
+        for _ in range(OPEN_FILES + 100):
+            address = ("127.0.0.1", int(broker.rpartition(":")[2]))
+            one = stack.enter_context(socket.create_connection(address, timeout=PATIENCE))
+            with suppress(ConnectionError):
+                one.sendall(sent)
+        for _ in range(20):
+            assert status(port) == 200
+        wait_until(lambda: refused_by_the_broker(port) > 100, PATIENCE)
+
+
+def refused_by_the_broker(port: int) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as response:
+        said = response.read().decode()
+    start = 'homing_broker_refused_total{reason="server_busy"} '
+    return next((int(float(line.removeprefix(start))) for line in said.splitlines() if line.startswith(start)), 0)
 
 
 def test_the_limits_are_settings() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from typing import cast
 
 import pytest
 
 from tests.cluster.harness import Cluster, Device, Json, caller, cluster_of, devices
-from tests.services import MosquittoProcess, RedisProcess, require_programs
-from tests.sharded import Sharded, sharded
+from tests.services import NODE_USER, MosquittoProcess, RedisProcess, require_programs
+from tests.sharded import MemberProcess, Sharded, sharded
 from tests.waiting import eventually
 
 
@@ -39,6 +40,23 @@ def redis() -> Iterator[Sharded]:
         yield cluster
 
 
+def names_at(member: MemberProcess) -> Counter[str]:
+    """The names of the connections that nodes have there; one for a single question is left out."""
+    listed = str(member.ask("CLIENT", "LIST")).splitlines()
+    clients = [dict(part.split("=", 1) for part in line.split()) for line in listed]
+    return Counter(one["name"] for one in clients if one["user"] == NODE_USER and one["name"] != "homing")
+
+
+def all_connected(redis: Sharded, nodes: int) -> bool:
+    """True if nodes have the connections that docs/operations/redis-cluster-and-sentinel.md says, and no others."""
+    found = [names_at(one) for one in redis.primaries]
+    once = ("homing-roles", "homing-wake-ups", "homing-hints")
+    many = [Counter({name: count for name, count in one.items() if name not in once}) for one in found]
+    names = ("commands", "lists", "cluster", "events", "queues")
+    each = Counter({f"homing-{name}": nodes for name in names})
+    return many == [each] * len(found) and all(sum(one[name] for one in found) == nodes for name in once)
+
+
 def at_once(device: Device, command: Json) -> None:
     device.answer(command)
 
@@ -56,6 +74,7 @@ async def served(nodes: Cluster, redis: Sharded) -> None:
         calm = await client.many(300, 16)
         assert calm.states == {"succeeded": 300}
         assert calm.wrong == []
+        await eventually(lambda: all_connected(redis, nodes=2))
         await asyncio.to_thread(redis.members[3].ask, "CLUSTER", "FAILOVER")
         await eventually(redis.members[3].is_primary)
         await eventually(redis.whole)

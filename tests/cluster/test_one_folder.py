@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
@@ -56,9 +57,9 @@ class Client:
         self._session = session
         self._node = node
 
-    async def send(self, number: int, **headers: str) -> Json:
+    async def send(self, number: int, timeout: str = "300s", **headers: str) -> Json:
         url = f"{self._node.url}/v1/devices/SN{number:03}/commands"
-        body = {"method": "return_home", "params": {"nonce": number}, "timeout": "300s"}
+        body = {"method": "return_home", "params": {"nonce": number}, "timeout": timeout}
         async with self._session.post(url, json=body, headers=headers) as response:
             assert response.status in (200, 202), await response.text()
             return dict(await response.json())
@@ -115,6 +116,30 @@ async def test_open_commands_outlive_a_kill_and_so_does_what_devices_said_meanwh
 
 async def all_in(client: Client, ids: list[str]) -> bool:
     return {await client.state(one) for one in ids} == {"succeeded"}
+
+
+async def test_a_deadline_that_passes_while_the_node_is_dead_ends_its_command_at_the_start(
+    tmp_path: Path, broker: MosquittoProcess
+) -> None:
+    held = Held()
+    with node_in(tmp_path, broker) as node:
+        async with devices(broker, held), client_of(node) as client:
+            sent = await client.send(1, "8s", Prefer="respond-async")
+            await eventually(lambda: sent["id"] in held.commands)
+            await asyncio.to_thread(node.kill)
+            left = datetime.fromisoformat(sent["deadline"]) - datetime.now(UTC)
+            assert left > timedelta(0), "the node was killed too late"
+            await asyncio.sleep(left.total_seconds())  # nothing else makes a deadline pass
+            await asyncio.to_thread(node.start)
+
+            async def ended() -> bool:
+                return await client.state(sent["id"]) == "timed_out"
+
+            await eventually(ended)
+            found = await client.get(f"/v1/commands/{sent['id']}")
+            assert found["finished_at"] >= found["deadline"] == sent["deadline"]
+            assert found["error"]["code"] == "timed_out"
+            assert found["error"]["known"]["published"] in (True, None), "the kill may have come before it was noted"
 
 
 async def test_what_was_answered_before_a_kill_is_there_after_it(tmp_path: Path, broker: MosquittoProcess) -> None:

@@ -116,6 +116,8 @@ async def test_a_dead_node_that_the_store_forgets_under_a_living_one_takes_no_an
         scene(redis_server, broker, 3) as running,
         Redis.from_url(redis_server.url) as redis,
     ):
+        await eventually(lambda: redis.hexists(keys.CLUSTER, "listed"))
+        await _lived_on(redis, running.cluster)  # so all know that there is a list to lose
         group = broker.group()
         running.cluster.nodes.pop().kill()
         await redis.delete("mqtt:sessions:{n3}", "mqtt:nodes")

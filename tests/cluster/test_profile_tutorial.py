@@ -23,7 +23,7 @@ CHANGING: Final = {
     r"\b\d{4,10}\b": "NUMBER",
     r"\(\d+ bytes\)": "(SIZE)",
 }
-"""What differs from run to run."""
+"""The parts of the output that differ from run to run."""
 
 
 def steady(text: str) -> str:

@@ -38,7 +38,7 @@ from tests.waiting import eventually
 DAY = 24 * 60 * 60
 """Longer than sessions and leases are kept."""
 DEFAULT_GROUP = "homing"
-"""What a stranger would guess."""
+"""The group that a stranger would guess."""
 ALL = {"succeeded": ROUND}
 OK, UNREADY = 200, 503
 

@@ -6,6 +6,7 @@ from itertools import islice
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 
 from homing_rig.fuzz.machine import FuzzRun
 from homing_rig.fuzz.packets import PacketMaker
@@ -61,14 +62,16 @@ def test_mutated_packets_over_sockets_disturb_nobody(bench: Bench, name: str) ->
     reader, writer = bench.join(version=V3), bench.join(version=V5)
     reader.subscribe(f"{name}/+")
     maker, said = PacketMaker(Random(5)), 0
-    for number in range(CONVERSATIONS):
-        packets = list(islice(maker.conversation()[1], 60))
-        said += len(packets)
-        StubbornClient(bench.running.port).say(packets)
-        if number % 10 == 0:
-            writer.publish(f"{name}/{number}", b"%d" % number)
-            message = reader.next(PUBLISH)
-            assert (message.payload, message.qos, message.dup) == (b"%d" % number, 1, False)
-            reader.send(ack(PUBACK, message.packet_id))
+    with capture_logs() as logs:
+        for number in range(CONVERSATIONS):
+            packets = list(islice(maker.conversation()[1], 60))
+            said += len(packets)
+            StubbornClient(bench.running.port).say(packets)
+            if number % 10 == 0:
+                writer.publish(f"{name}/{number}", b"%d" % number)
+                message = reader.next(PUBLISH)
+                assert (message.payload, message.qos, message.dup) == (b"%d" % number, 1, False)
+                reader.send(ack(PUBACK, message.packet_id))
     assert said > 3_000
+    assert [one for one in logs if one["log_level"] not in ("debug", "info")] == [], "who sends rubbish fills no log"
     assert reader.settle() == writer.settle() == []

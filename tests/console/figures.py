@@ -45,7 +45,7 @@ PAINTS: Final = """() => {
 PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 ASKED: Final = """() => 1 + performance.getEntriesByType("resource")
     .filter((one) => one.startTime < globalThis.shown).length"""
-"""Those for files and data until Home is there; the first one is for the page itself."""
+"""The requests for files and data until Home is there; the first one is for the page itself."""
 OBSERVE: Final = """() => {
     globalThis.longest = 0;
     new PerformanceObserver((list) => {

@@ -113,7 +113,7 @@ async def test_a_run_is_begun_once_after_it_was_seen_what_it_would_be(open_page:
         await expect(page.get_by_role("heading", level=1)).to_have_text("ok on 3 devices")
         (run,) = (await site_.rig.http.get("/v1/fleet-runs")).json()["runs"]
         assert (run["targets"], run["command"]["method"]) == ({"devices": ["dock-1", "dock-2", "dock-3"]}, "ok")
-        assert run["stop"] == [{"of": ["failed", "timed_out"], "share": "5%", "after": 20, "then": "pause"}]
+        assert run["stop"] == [{"of": ["failed", "timed_out"], "share": "5%", "then": "pause"}]
 
 
 async def test_another_run_is_begun_once_for_those_that_failed(open_page: OpenPage) -> None:

@@ -46,7 +46,9 @@ async def test_what_is_held_says_what_it_waits_for_and_ends_after_a_question(the
         row = page.get_by_role("row").filter(has_text="cover_open")
         await expect(row).to_contain_text("0 tries")
         await row.get_by_role("button").click()
-        await page.keyboard.press("Enter")  # No is at hand
+        await expect(page.get_by_role("button", name="No", exact=True)).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("button", name="Cancel it")).to_have_count(0)
         await expect(page.get_by_text("2 commands shown")).to_be_visible()
         await row.get_by_role("button").click()
         await page.get_by_role("dialog").get_by_role("button", name="Cancel it").click()

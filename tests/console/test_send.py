@@ -33,7 +33,7 @@ SCHEMAS: Final = [
     (name, one) for name, profile in PROFILES.items() for one in profile.catalogue.methods.values() if one.params
 ]
 UNDESCRIBED: Final = {"double": "number", "float": "number", "int": "integer", "long": "integer", "boolean": "boolean"}
-"""Of members that a schema needs and says nothing else of."""
+"""The kinds of members that a schema needs and says nothing else of."""
 DEVICES: Final = {"sparkplug-b": "plant:node-1"}
 ONE_WAY: Final = {"dji-drc"}
 """Profiles whose devices answer nothing, or nothing that names a command."""

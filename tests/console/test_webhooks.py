@@ -87,6 +87,7 @@ async def test_a_webhook_is_made_and_its_secret_is_shown_once(there: Told, open_
         await dialog.get_by_role("button", name="I have it").click()
         await expect(dialog).to_have_count(0)
         await expect(page.get_by_text("1 webhook shown")).to_be_visible()
+        await expect(page.get_by_text(secret)).to_have_count(0)
         kept = await page.evaluate("() => JSON.stringify({...localStorage, ...sessionStorage})")
         assert secret not in f"{await page.content()}{kept}{page.url}"
 

@@ -34,7 +34,7 @@ SERVICES: Final = {
 }
 """The settings of a node on the network of these services, where it has the rights of a node (S9)."""
 _PREPARED: Final = os.environ.get("HOMING_TEST_DOCKER", "")
-"""What scripts/test found out: `ready`, `impossible: …`, or nothing when it did not run."""
+"""The finding of scripts/test: `ready`, `impossible: …`, or nothing when it did not run."""
 
 testcontainers_config.ryuk_disabled = True  # every container is removed by its owner
 

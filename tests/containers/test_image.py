@@ -132,7 +132,7 @@ def test_it_stops_in_order_when_it_is_told_to(services: Services) -> None:
         ({"HOMING_PROFILE": "nobody"}, "HOMING_PROFILE: 'nobody' is unknown; allowed: dji, homing"),
         (
             {"HOMING_MQTT_CA_FILE": "/missing.pem", "HOMING_MQTT_URL": "mqtts://b"},
-            "HOMING_MQTT_CA_FILE, _CERT_FILE or _KEY_FILE cannot be used",
+            "HOMING_MQTT_CA_FILE: /missing.pem cannot be read: No such file",
         ),
     ],
 )

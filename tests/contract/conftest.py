@@ -27,7 +27,7 @@ SHARDED: Final = (
     *("test_event_log_batches.py", "test_event_log_values.py", "test_named_cursors.py", "test_states.py"),
     *("test_store_fleets.py", "test_store_register.py", "test_store_schedules.py", "test_webhooks.py"),
 )
-"""What is run on a Redis Cluster as a rule."""
+"""The files that are run on a Redis Cluster as a rule."""
 SHARDED_LONG: Final = (
     *("test_event_log.py", "test_event_log_pick.py", "test_event_log_room.py", "test_event_log_shares.py"),
     *("test_store_finish.py", "test_store_follow.py", "test_store_respond.py"),

@@ -103,4 +103,4 @@ ENTRIES = (
     *(SHARED_ROLE, ROLE, BINDING, GROUP_BINDING, DEVICE, PLAIN_DEVICE),
 )
 ALL = [Put(entry) for entry in ENTRIES]
-"""Of each kind one with all that it can have, and one with as little as it can."""
+"""The entries: of each kind one with all that it can have, and one with as little as it can."""

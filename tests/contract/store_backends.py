@@ -42,7 +42,7 @@ class ManualClock:
     def __init__(self) -> None:
         self.now = 1_000_000.0
         self.ahead = 0.0
-        """By how much the clock on the wall was set ahead."""
+        """The time by which the clock on the wall was set ahead."""
 
     def monotonic(self) -> float:
         return self.now

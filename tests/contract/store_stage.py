@@ -35,11 +35,11 @@ HOUR = timedelta(hours=1)
 
 
 STEPS = 50
-"""Of one history."""
+"""The steps of one history."""
 
 
 MOST_STEPS = int(os.environ.get("MACHINE_STEPS", "2000"))
-"""Of all histories of one test; MACHINE_STEPS=1000000 tries a million, which takes hours."""
+"""The steps of all histories of one test; MACHINE_STEPS=1000000 tries a million, which takes hours."""
 
 
 DEVICES = ("dock-1", "dock-2")
@@ -114,8 +114,10 @@ class Stage:
     folder: Path
     steps: int = 0
 
-    async def claim_forgotten(self, store: StateStore, command_id: str, node: str, token: str) -> object:
-        """Claim a command, have Redis be as it was before, and tell it of the claim."""
+    async def claim(self, store: StateStore, command_id: str, node: str, token: str, *, forgets: bool) -> object:
+        """Claim a command. If it `forgets`, have Redis be as it was before, and tell it of the claim."""
+        if not forgets:
+            return await store.claim(command_id, node, token)
         before = [(key, await self.client.dump(key), await self.client.pttl(key)) for key in await self.client.keys()]
         claimed = await store.claim(command_id, node, token)
         if isinstance(claimed, Claimed) and store in self.redis:
@@ -123,7 +125,7 @@ class Stage:
             for key, value, left in before:
                 if value is not None:
                     await self.client.restore(key, max(0, left), value)
-            assert await store.starts.reclaim(KeptClaim(claimed, token, 0.0), node) in (Reclaimed.AGAIN, Reclaimed.KEPT)
+            assert await store.starts.reclaim(KeptClaim(claimed, token), node) in (Reclaimed.AGAIN, Reclaimed.KEPT)
         return claimed
 
     def run(self, step: Awaitable[Any]) -> Plain:

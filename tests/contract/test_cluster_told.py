@@ -129,23 +129,23 @@ async def test_a_cluster_of_one_has_its_own_directory() -> None:
 async def test_the_copy_of_the_latest_version_is_kept(redis_server: RedisProcess, redis: Redis) -> None:
     member, minute = redis_member(redis_server.node_url, Heard()), 60_000_000
     try:
-        assert (await member.copy_kept(), await member.kept_copy()) == (None, None)
-        await member.keep_copy(7, 100 * minute, b"seven\xff\x00", timedelta(hours=1))
-        assert (await member.copy_kept(), await member.kept_copy()) == ((7, 100 * minute), b"seven\xff\x00")
+        assert (await member.copies.kept(), await member.copies.read()) == (None, None)
+        await member.copies.keep(7, 100 * minute, b"seven\xff\x00", timedelta(hours=1))
+        assert (await member.copies.kept(), await member.copies.read()) == ((7, 100 * minute), b"seven\xff\x00")
         assert 3_590_000 < await redis.pttl("mqtt:access") <= 3_600_000
-        await member.keep_copy(6, 110 * minute, b"six", timedelta(hours=1))
-        assert await member.kept_copy() == b"seven\xff\x00"
-        await member.keep_copy(8, 111 * minute, b"eight", timedelta(hours=1))
-        await member.keep_copy(3, 127 * minute, b"three", timedelta(hours=1))  # the database was put back
-        assert (await member.copy_kept(), await member.kept_copy()) == ((3, 127 * minute), b"three")
+        await member.copies.keep(6, 110 * minute, b"six", timedelta(hours=1))
+        assert await member.copies.read() == b"seven\xff\x00"
+        await member.copies.keep(8, 111 * minute, b"eight", timedelta(hours=1))
+        await member.copies.keep(3, 127 * minute, b"three", timedelta(hours=1))  # the database was put back
+        assert (await member.copies.kept(), await member.copies.read()) == ((3, 127 * minute), b"three")
     finally:
         await member.leave()
 
 
 async def test_a_cluster_of_one_keeps_no_copy() -> None:
     alone = LocalCluster(new_charter())
-    await alone.keep_copy(1, 1, b"copy", timedelta(hours=1))
-    assert (await alone.copy_kept(), await alone.kept_copy()) == (None, None)
+    await alone.copies.keep(1, 1, b"copy", timedelta(hours=1))
+    assert (await alone.copies.kept(), await alone.copies.read()) == (None, None)
 
 
 async def test_members_hear_what_the_others_told_last(redis_server: RedisProcess, redis: Redis) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from app.core.events.event import Entry, Shard
 from app.runtime.system import SystemClock
-from app.store.redis.driver.role import RedisRole
+from app.store.redis.driver.role import open_role
 from app.store.redis.events.facts import inspect_events
 from tests.contract.event_places import DATABASES, RedisEvents
 from tests.services import RedisProcess
@@ -23,7 +23,7 @@ async def test_it_sees_who_brings_events_in_and_what_is_kept() -> None:
         log = await place.open()
         first = await log.append(Shard("telemetry", 0), [Entry("a", b"1")])
         last = await log.append(Shard("telemetry", 0), [Entry("a", b"2")])
-        role = RedisRole(
+        role = open_role(
             server.node_url,
             "homing-intake",
             "node-7 secret",

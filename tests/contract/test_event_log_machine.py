@@ -65,7 +65,7 @@ class Model:
     epochs: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     generations: list[int] = field(default_factory=lambda: [1])
     batches: list[tuple[int, BatchId, int]] = field(default_factory=list)
-    """By shard, and the number of its last event."""
+    """The batches: for each its shard, its id, and the number of its last event."""
 
     def put(self, shard: int, added: Sequence[Entry]) -> None:
         latest: dict[str, int] = {}

@@ -19,7 +19,7 @@ SHARD = Shard("events", 1)
 OWNERS = {"n": "north", "s": "south"}
 TENANTS = TenantShares(lambda: len(OWNERS), lambda device: OWNERS.get(device[:1], ""))
 MOST = 24
-"""Of a shard. Half of it is divided: 4 each for north, south, and what is nobody's."""
+"""The events of a shard. Half of it is divided: 4 each for north, south, and what is nobody's."""
 PART = 4
 
 

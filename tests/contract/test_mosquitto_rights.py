@@ -42,7 +42,7 @@ ANSWERED = [one.replace("+", DEVICE) for one in [*READ, *SAID]]
 CANARIES = canary_topics(READ)
 NOTICE = f"{NOTICES}/x"
 OWN = [*CANARIES, NOTICE]
-"""What nodes write for nodes."""
+"""The topics that nodes write for nodes."""
 
 numbers = count()
 

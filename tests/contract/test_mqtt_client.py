@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from app.core.errors import BrokerUnavailableError, InvalidInputError
+from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUnconfirmedError
 from app.core.messages import Publication, Receipt
 from app.mqtt.base import InboundDelivery, Subscription, Will
+from app.mqtt.inbox import Arrival
+from app.mqtt.inbox import Inbox as ProductInbox
+from app.runtime.system import SystemClock
 from app.store.sessions import SessionStore
 from tests.broker import RunningBroker, running_broker
 from tests.contract.mqtt_bench import IDLE, Bench, Inbox
@@ -147,6 +151,34 @@ async def test_a_connection_that_is_cut_leaves_its_will_and_its_session_and_come
     assert [one.payload for one in await careless.wait_for(2)] == [b"kept", b"kept"]
 
 
+async def test_what_was_published_before_a_connection_is_cut_has_left(bench: Bench) -> None:
+    others = Inbox()
+    await bench.started(others, bench.topic("+"))
+    client = await bench.started(Inbox())
+    puback = client.publish(Publication(bench.topic("command"), b"1"))
+    _ = client.publish(Publication(bench.topic("notice"), b"2", qos=0))
+    client.cut()
+    assert [one.payload for one in await others.wait_for(2)] == [b"1", b"2"]
+    with pytest.raises(PublishUnconfirmedError):
+        await puback
+
+
+async def test_who_is_away_is_told_afterwards_whose_connection_was_lost_and_who_is_back(bench: Bench) -> None:
+    present = Inbox()
+    await bench.started(present, bench.topic("will"))
+    client = bench.client(bench.prefix)
+    await client.start([], Inbox(), Will(bench.topic("will"), b"lost", b"back"))
+    await present.wait_for(1)
+    away = await bench.started(Inbox(), bench.topic("will"), client_id=f"{bench.prefix}-away")
+    await away.stop(keep_session=True)
+
+    client.cut()
+    await present.wait_for(3)
+    again = Inbox()
+    await bench.started(again, bench.topic("will"), client_id=f"{bench.prefix}-away")
+    assert {one.payload for one in await again.wait_for(2)} == {b"lost", b"back"}
+
+
 async def test_stop_without_keep_session_makes_the_broker_forget(bench: Bench) -> None:
     careless = Inbox(acknowledge=False)
     first = await bench.started(careless, bench.topic("#"), client_id=bench.prefix)
@@ -186,6 +218,31 @@ async def test_a_session_that_was_left_is_emptied_and_ended(bench: Bench) -> Non
     await bench.started(inbox, bench.topic("#"), client_id=bench.prefix)
     await other.publish(Publication(bench.topic("a"), b"new"))
     assert [message.payload for message in await inbox.wait_for(1)] == [b"new"]
+
+
+async def test_a_session_of_which_something_is_left_stays_and_is_emptied_later(bench: Bench) -> None:
+    """Without PUBACK nothing would ever end the emptying of it, and nobody else could begin."""
+    first = await bench.started(Inbox(), bench.topic("#"), client_id=bench.prefix)
+    await first.stop(keep_session=True)
+    other = await bench.started(Inbox())
+    for payload in (b"no room", b"parked"):
+        await other.publish(Publication(bench.topic("a"), payload))
+    left = Counter[str]()
+
+    def take(arrival: Arrival) -> None:
+        payload = arrival.message.payload.decode()
+        if left[payload] or payload == "parked":
+            arrival.settle()
+        else:
+            arrival.leave()
+        left[payload] += 1
+
+    inbox = ProductInbox(take, SystemClock())
+    with pytest.raises(BrokerUnavailableError, match="left to the broker"):
+        await inbox.empty(bench.drain(bench.prefix), [bench.topic("#")], IDLE)
+    assert await inbox.empty(bench.drain(bench.prefix), [bench.topic("#")], IDLE) >= 1
+    assert left["no room"] == 2
+    assert left["parked"] >= 1
 
 
 async def test_an_exception_in_the_handler_does_not_end_the_link(bench: Bench) -> None:

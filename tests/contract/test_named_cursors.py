@@ -48,6 +48,14 @@ async def test_owners_and_names_do_not_meet(log: EventStore) -> None:
     assert await log.cursors.read("ab") == {"a": b"3"}
 
 
+@pytest.mark.parametrize("owner", ["oidc:https://x#a}b", "oidc:https://x#{}", "{a}", "}{", "a{", "%7D", "\0", "é\n"])
+async def test_an_owner_may_be_called_what_their_issuer_likes(log: EventStore, owner: str) -> None:
+    assert await log.cursors.swap(owner, "archive", None, b"1")
+    assert await log.cursors.swap(owner, "archive", b"1", b"2")
+    assert await log.cursors.read(owner) == {"archive": b"2"}
+    assert await log.cursors.read(owner.replace("}", "%7D") + "x") == {}
+
+
 async def test_of_two_at_once_one_wins(log: EventStore) -> None:
     assert await log.cursors.swap("ops", "archive", None, b"0")
     both = await asyncio.gather(*(log.cursors.swap("ops", "archive", b"0", b"%d" % one) for one in (1, 2)))

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from redis.asyncio import Redis
 
-from app.cluster.redis import RedisCluster
+from app.cluster.node_text import text_of
+from app.cluster.redis import ADOPTED_MS, RedisCluster
 from tests.contract.test_cluster import LEASE_KEY, Heard, info, joined, redis, redis_member
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE, eventually
@@ -35,7 +36,8 @@ async def test_F50_a_dead_nodes_session_is_an_orphan_until_it_is_adopted(
     await joined[0].adopted(info("n2"))
     assert list(await joined[0].orphans()) == []
     assert await redis.zscore("mqtt:nodes", "n2") is None
-    assert await redis.keys("*n2*") == []
+    assert await redis.keys("*n2*") == [b"mqtt:adoption:{n2}:homing-n2-i1"]
+    assert 0 < await redis.pttl("mqtt:adoption:{n2}:homing-n2-i1") <= ADOPTED_MS
 
 
 async def test_F50_one_session_is_adopted_by_one_node(
@@ -151,3 +153,31 @@ async def test_a_claimed_session_is_remembered_until_it_is_adopted(
     await redis.pexpire("mqtt:sessions:{n2}", 5_000)
     assert await joined[0].claim(info("n2"), timedelta(seconds=30))
     assert await redis.pttl("mqtt:sessions:{n2}") > 30_000
+
+
+async def test_a_session_that_the_store_has_forgotten_is_noted_once_and_adopted(
+    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
+) -> None:
+    member, third = joined[0], redis_member(redis_server.node_url, Heard())
+    await third.join(info("n3"))
+    assert await member.note_forgotten(info("n2"))
+    assert not await third.note_forgotten(info("n2")), "it is known now"
+    assert list(await third.orphans()) == [info("n2")]
+    assert await member.claim(info("n2"), timedelta(seconds=30), lost=True)
+    await redis.delete("mqtt:sessions:{n2}")
+    assert not await third.note_forgotten(info("n2")), "somebody adopts it"
+    await member.adopted(info("n2"))
+    assert not await third.note_forgotten(info("n2")), "it was adopted just now"
+    await redis.delete("mqtt:adoption:{n2}:homing-n2-i1")
+    assert await third.note_forgotten(info("n2"))
+    await third.leave()
+
+
+async def test_a_session_that_is_noted_again_after_it_was_adopted_can_be_claimed_at_once(
+    joined: tuple[RedisCluster, Heard], redis: Redis
+) -> None:
+    member = joined[0]
+    await member.note_forgotten(info("n2"))
+    await member.adopted(info("n2"))
+    await redis.hset("mqtt:sessions:{n2}", "homing-n2-i1", "!" + text_of(info("n2")))
+    assert await member.claim(info("n2"), timedelta(seconds=30))

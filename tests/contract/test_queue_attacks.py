@@ -277,6 +277,10 @@ async def test_who_asks_for_a_queue_in_which_nothing_is_is_known(queue_place: Qu
     assert (state.fed, state.size, [name for name, _ in state.consumers]) == (0, 0, ["w1"])
     assert state.asked == queue_place.clock.micros
     await store.redrive(dead, 9)
+    await store.redrive(dead, 4)
+    (state,) = await store.states([dead])
+    assert state is not None
+    assert state.until == 9, "what was said before stands"
     assert (await store.feed(dead, 0, 0, 9, grouped([Reference(5)]), 100)).fed == 9
     (loan,) = (await store.take(dead, RULES, [LoanWish(1, "w1")], TakeCall("n1", "2"))).loans
     assert positions(loan) == [5]
@@ -298,3 +302,23 @@ async def test_who_asks_until_when_the_last_loan_stands_is_told_so(window: Windo
     assert await store.lent_until(sources) == second.until, "what is retried is lent to nobody"
     await window.say(second, SettleHow.DONE)
     assert await store.lent_until(sources) == 0
+
+
+async def test_who_takes_letters_off_too_late_changes_nothing_for_those_that_are_being_buried(window: Window) -> None:
+    """A node that was frozen says it once more, while another one has appended the next ones and not taken them off."""
+    store, shard = window.place.store, SOURCE.shard
+
+    async def die(*places: int) -> None:
+        await window.feed(*map(Reference, places))
+        await window.say(await window.lent(), SettleHow.DEAD)
+
+    await die(1, 2)
+    before = await store.dying(shard, 64)
+    await store.buried(shard, before[-1].number)
+    await die(3)
+    buried = await store.dying(shard, 64)
+    await store.buried(shard, before[-1].number)
+    await die(4)
+    assert await store.dying(shard, 64) == buried, "else the one that was appended comes twice, in another batch"
+    await store.buried(shard, buried[-1].number)
+    assert [one.reference.position for one in await store.dying(shard, 64)] == [4]

@@ -69,7 +69,7 @@ class Ledger:
 class Side:
     place: QueuePlace
     loans: dict[int, Loan] = field(default_factory=dict)
-    """By their number among all of the history."""
+    """The loans, by their number among all of the history."""
 
 
 @dataclass

@@ -248,7 +248,7 @@ async def of_held_commands(store: RedisStateStore) -> None:
     assert await store.give_back(held.command_id, "t1")
     claimed = await store.claim(held.command_id, "node-b", "t2", await store.starts.starts())
     assert isinstance(claimed, Claimed)
-    await store.starts.reclaim(KeptClaim(claimed, "t2", 0.0), "node-b")
+    await store.starts.reclaim(KeptClaim(claimed, "t2"), "node-b")
     await store.starts.enter("node-b", frozenset({"a start"}))
     await store.respond(answer(held), "node-b")
     for approves in (True, False):
@@ -333,8 +333,8 @@ async def of_nodes(url: str) -> None:
         await eventually(lambda: member._listener._heard_at > subscribed_at)  # a heartbeat: PUBLISH to our own channel
         await member.carry("n2", "a canary")
         await member.exchange("{}")
-        await member.keep_copy(1, 1, b"copy", MINUTE)
-        assert (await member.copy_kept(), await member.kept_copy()) == ((1, 1), b"copy")
+        await member.copies.keep(1, 1, b"copy", MINUTE)
+        assert (await member.copies.kept(), await member.copies.read()) == ((1, 1), b"copy")
         await member.join(NodeInfo("n1", "03", "homing-n1-03", 0.0, ("x",)), replaces=living)
         await member.drain()
 

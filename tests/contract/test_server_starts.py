@@ -41,7 +41,7 @@ class Forgetful:
     async def claim(self, held: Registration) -> KeptClaim:
         claimed = await self.store.claim(held.command_id, "node-a", "a claim", await self.store.starts.starts())
         assert isinstance(claimed, Claimed)
-        return KeptClaim(claimed, "a claim", 0.0)
+        return KeptClaim(claimed, "a claim")
 
     async def of(self, held: Registration) -> Command | None:
         (found,) = await self.store.get([held.command_id])

@@ -269,6 +269,22 @@ async def test_a_write_that_was_given_up_and_comes_late_changes_nothing(
         assert await client.hget(ROWS, b"tt") == b"new"
 
 
+async def test_a_redis_that_stands_still_for_a_moment_is_waited_for(
+    on_redis: RedisPlace, redis_server: RedisProcess
+) -> None:
+    """As a disk is: to give the write up disconnects all clients."""
+    async with started(store := on_redis.open()):
+        with redis_server.paused():
+            writing = asyncio.create_task(store.write({b"tt": b"1"}))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await asyncio.shield(writing)
+        async with asyncio.timeout(PATIENCE):
+            await writing
+    async with started(on_redis.open()) as rows:
+        assert rows == {b"tt": b"1"}
+
+
 async def test_a_broker_that_was_taken_over_ends(on_redis: RedisPlace, redis_server: RedisProcess) -> None:
     counters: Counter[str] = Counter()
     journal = BrokerJournal(keeps=True)

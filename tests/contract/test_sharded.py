@@ -27,11 +27,12 @@ from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver.slots import SlotMap
 from app.store.redis.driver.store_calls import open_calls
 from app.store.redis.driver.topology import read_slots, slots_of
+from homing_rig.redis_members import PRIMARIES, SLOTS
 from tests.contract.store_backends import answer, registration
 from tests.contract.test_cluster import Heard, info, redis_member
 from tests.contract.test_redis_rights import everything
 from tests.services import RedisProcess, require_programs
-from tests.sharded import PRIMARIES, SLOTS, MemberProcess, Sharded, sharded
+from tests.sharded import MemberProcess, Sharded, sharded
 from tests.stores import redis_store
 from tests.unit.store.redis.test_keys import THE_END, scripts_calls
 from tests.waiting import PATIENCE, eventually
@@ -98,6 +99,7 @@ class Commanders:
                 self.answered[command.command_id] = result
             except StoreUnavailableError:
                 self.refused += 1
+                await asyncio.sleep(0)  # a store without room refuses at once, and would never be heard again
 
     async def moves_on(self, more: int = 50) -> None:
         """Return when so many more are answered."""
@@ -209,6 +211,7 @@ def contents(member: MemberProcess, slot: int) -> dict[str, object]:
 
 
 async def test_slots_move_there_and_back_under_writers(redis_cluster: Sharded) -> None:
+    await asyncio.to_thread(redis_cluster.empty)  # commands of other tests get overdue, too
     counters: Counter[str] = Counter()
     devices = [f"device-{number}" for number in range(20)]
     slots = sorted({slot_of_partition(partition_of(one)) for one in devices})[:6]
@@ -230,7 +233,8 @@ async def test_slots_move_there_and_back_under_writers(redis_cluster: Sharded) -
         assert counters["store.parked"] > 0
         assert 0 < counters["store.moved"] < 1000, "each is told once, and goes there"
         assert counters["store.failed"] == 0
-        assert await store.sweep(range(PARTITIONS), "node-a", timedelta()) == []
+        overdue = {one.command_id for one in await store.sweep(range(PARTITIONS), "node-a", timedelta())}
+        assert overdue <= writers.registered - set(writers.answered), "the refused ones, where all this took a minute"
         assert len((await store.list_commands(Query(limit=100))).commands) == 100
 
 

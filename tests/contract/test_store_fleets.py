@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from app.core import keys
 from app.core.errors import CapacityError
 from app.core.fleets.ids import new_run_id
 from app.store import fleets as port
@@ -220,6 +221,38 @@ async def test_nothing_is_left_after_its_time(
     assert list(await fleets.runs()) == []
     assert list(await fleets.open_runs()) == []
     assert await backend.size() == 0
+
+
+async def test_a_run_that_is_gone_before_anybody_has_ended_it_is_open_no_more_once_somebody_drives_it(
+    backend: Backend, fleets: FleetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes were away for long, or the server that had it has forgotten it: it would be driven again and again."""
+    for module in ("app.store.memory.fleets", "app.store.redis.fleets"):
+        monkeypatch.setattr(f"{module}.KEPT", timedelta())
+    wanted = record(lasts=MOMENT)
+    await fleets.create(wanted)
+    await backend.advance(MOMENT * 2)
+    epoch = await fleets.drive(wanted.run_id, "node-a s1", MOMENT)
+    gone = RunChange(version=0, status={}, marks=b"", epoch=epoch)
+    assert await fleets.write(wanted.run_id, gone) is Written.GONE
+    assert list(await fleets.open_runs()) == []
+    await backend.advance(MOMENT * 2)
+    assert await backend.size() == 0
+
+
+async def test_no_more_runs_are_listed_than_anybody_is_shown(
+    fleets: FleetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule begins one each minute, and each is kept for a week."""
+    for module in ("app.store.memory.fleets", "app.store.redis.fleets"):
+        monkeypatch.setattr(f"{module}.MOST_LISTED", 3)
+    wanted = [record() for _ in range(6)]
+    for one in wanted:
+        await fleets.create(one)
+    assert [one.run_id for one in await fleets.runs()] == [one.run_id for one in wanted[:2:-1]]
+    assert len(await fleets.open_runs()) == 6
+    if isinstance(fleets, RedisFleets):
+        assert await fleets._call("ZCARD", keys.RUNS) == 3
 
 
 async def test_there_are_so_many_open_runs_at_most(fleets: FleetStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,9 +223,7 @@ async def test_a_lane_has_so_many_that_wait_at_most(store: StateStore) -> None:
 
 async def test_one_way_commands_go_through_a_lane(store: StateStore) -> None:
     wanted = registration(lane=FIFO)
-    one_way = Registration(
-        **{name: getattr(wanted, name) for name in Registration.__slots__ if name != "expectations"}, expectations=()
-    )
+    one_way = replace(wanted, expectations=())
     await store.register(one_way)
     (found,) = await store.get([one_way.command_id])
     assert found is not None

@@ -140,17 +140,11 @@ class Histories(RuleBasedStateMachine):
         self.agreed(self.model.decide(identity, decision), lambda store: store.decide(identity, decision, node))
 
     @precondition(lambda self: self.made)
-    @rule(which=st.integers(0, 999), node=nodes, attempt=st.integers(0, 3))
-    def claim(self, which: int, node: str, attempt: int) -> None:
-        identity, token = self.held_one(which), f"{node} {attempt}"
-        self.agreed(self.model.claim(identity, node, token), lambda store: store.claim(identity, node, token))
-
-    @precondition(lambda self: self.made)
-    @rule(which=st.integers(0, 999), node=nodes, attempt=st.integers(0, 3))
-    def claim_that_is_forgotten(self, which: int, node: str, attempt: int) -> None:
-        """Redis forgets it at once, and is told of it."""
+    @rule(which=st.integers(0, 999), node=nodes, attempt=st.integers(0, 3), forgets=st.booleans())
+    def claim(self, which: int, node: str, attempt: int, *, forgets: bool) -> None:
+        """Claim one; where Redis forgets that, it does so at once, and is told of it."""
         claim = self.held_one(which), node, f"{node} {attempt}"
-        self.agreed(self.model.claim(*claim), lambda store: self.stage.claim_forgotten(store, *claim))
+        self.agreed(self.model.claim(*claim), lambda store: self.stage.claim(store, *claim, forgets=forgets))
 
     @precondition(lambda self: self.made)
     @rule(which=st.integers(0, 999), node=nodes, attempt=st.integers(0, 3), known=st.booleans())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -86,8 +87,7 @@ class TestRegister:
 
     async def test_without_expectations_it_is_kept_as_well(self, backend: Backend, store: StateStore) -> None:
         wanted = registration()
-        one_way = type(wanted)(**{name: getattr(wanted, name) for name in wanted.__slots__} | {"expectations": ()})
-        await store.register(one_way)
+        await store.register(replace(wanted, expectations=()))
         assert (await store.finish(wanted.command_id, CommandState.SUCCEEDED, "node-a")).won
 
 

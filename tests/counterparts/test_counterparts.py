@@ -56,7 +56,7 @@ class Counterpart:
     """The device has a broker of its own, which puts its topics below others at the one of the nodes: as a line of
     Mosquitto's. Its `mount_point` (2.0.11) leaves the prefix on what devices get."""
     own: dict[str, str] = field(default_factory=dict)
-    """What is replaced in the shipped file for this broker."""
+    """The replacements in the shipped file for this broker."""
 
 
 def python(name: str, script: str, *pinned: str) -> Callable[[Path, int], tuple[Sequence[str], dict[str, str]]]:

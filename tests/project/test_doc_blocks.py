@@ -27,6 +27,7 @@ RUN_BY: Final = {
     "docs/schedules.md": "tests/cluster/test_events_guide.py",
     "docs/streams.md": "tests/cluster/test_events_guide.py",
     "docs/tutorial.md": "tests/cluster/test_tutorial.py",
+    "docs/interlocks.md": "tests/cluster/test_events_guide.py",
     "docs/two-persons.md": "tests/cluster/test_events_guide.py",
     "docs/webhooks.md": "tests/cluster/test_events_guide.py",
 }

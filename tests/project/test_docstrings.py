@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from app.cli.verbs import HELP
@@ -17,9 +18,12 @@ _BARE = re.compile(
 """The words with which a docstring must not begin. A boolean is described by "True if …"."""
 _DESCRIPTIONS = ("description", "summary", "response_description", "help", "short_help")
 """The arguments that are shown to users: in OpenAPI, and on the command line."""
-_MAYBE = re.compile(r'"""\s*' + _BARE.pattern)
-_OF_ATTRIBUTES = re.compile(r'^ *"""((?:How|Whether)\b.*)', re.MULTILINE)
-"""The same of attributes, of which only these words are given up so far."""
+_OF_ATTRIBUTE = re.compile(
+    rf"({_BARE.pattern}|(By|When|As what|In how|To whom|(For|After|About) how|For so long)\b"
+    r"|(Up to where|(Since|Between) which)\b)"
+)
+"""The words with which the docstring of an attribute or a constant must not begin."""
+_MAYBE = re.compile(r'"""\s*' + _OF_ATTRIBUTE.pattern)
 
 
 def bare_clauses(source: str) -> Iterator[tuple[int, str]]:
@@ -31,6 +35,19 @@ def bare_clauses(source: str) -> Iterator[tuple[int, str]]:
             text = ast.get_docstring(node)
             if text is not None and _BARE.match(text):
                 yield node.body[0].lineno, text.partition("\n")[0]
+        for statement in _about_attributes(node):
+            text = _begin_of(statement.value).strip()
+            if _OF_ATTRIBUTE.match(text):
+                yield statement.lineno, text.partition("\n")[0]
+
+
+def _about_attributes(node: ast.AST) -> Iterator[ast.Expr]:
+    """The texts that stand under an attribute or a constant of this node's body."""
+    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.If):
+        return
+    for before, statement in pairwise(node.body):
+        if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(statement, ast.Expr):
+            yield statement
 
 
 def bare_descriptions(source: str) -> Iterator[tuple[int, str]]:
@@ -67,7 +84,6 @@ def offenders() -> Iterator[str]:
     """The docstrings that begin with a bare clause, each with its place."""
     for path, source in sources():
         yield from (f"{path}:{line}: {begin}" for line, begin in bare_clauses(source))
-        yield from (f"{path}: {begin}" for begin in _OF_ATTRIBUTES.findall(source))
 
 
 def test_docstrings_begin_with_a_subject_or_a_verb() -> None:
@@ -92,10 +108,18 @@ def test_a_bare_clause_is_found_wherever_a_docstring_stands() -> None:
 
 
 def test_a_bare_clause_about_an_attribute_is_found() -> None:
-    assert _OF_ATTRIBUTES.findall('MOST = 1\n"""How many."""\nLEAST = 1\n"""However many."""\n') == ['How many."""']
+    source = 'MOST = 1\n"""How many."""\nLEAST = 1\n"""However many."""\nclass Node:\n    id: str\n    """By name."""\n'
+
+    assert list(bare_clauses(source)) == [(2, "How many."), (7, "By name.")]
+
+
+def test_a_bare_clause_about_what_a_constructor_sets_is_found() -> None:
+    source = 'class Node:\n    def __init__(self):\n        self.id = 1\n        """When it came."""\n'
+
+    assert list(bare_clauses(source)) == [(4, "When it came.")]
 
 
 def test_words_that_only_begin_alike_are_no_bare_clause() -> None:
-    source = '"""Offers rooms."""\ndef read():\n    """Without a key, return None."""\n'
+    source = '"""Offers rooms."""\ndef read():\n    """Without a key, return None."""\nMOST = 1\n"""Bytes of it."""\n'
 
     assert list(bare_clauses(source)) == []

@@ -49,12 +49,12 @@ DISTRIBUTIONS = {"homing_simulator": set[str](), "homing_rig": {"homing_simulato
 
 SIMULATION = "tools/rig/homing_rig/simulation/"
 OF_SIMULATION = {"api", "cluster", "command_plane", "commands", "kernel", "membership", "node", "plane"}
-OF_SIMULATION |= {"replies", "webhooks"}
+OF_SIMULATION |= {"events", "replies", "webhooks"}
 """What the simulation puts together of `app`, besides that, as `app/main.py` does; and its judge is that of chaos."""
 
 FUZZED = "tools/rig/homing_rig/fuzz/"
 OF_FUZZ = {"broker"}
-"""What packets are fed to besides."""
+"""The parts that packets are fed to besides."""
 
 RIGS = {"bench", "chaos", "fuzz", "kills", "simulation"}
 """Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
@@ -63,7 +63,7 @@ ON_BENCH = "homing_rig.figures.profiles"
 
 SYSTEM = "app.runtime.system"
 SYSTEM_READERS = {"runtime", "kernel", "adapters", "server", "cli", *TOOLS, *DISTRIBUTIONS}
-"""Who may import the real clock and the real ids; everybody else takes them through the constructor."""
+"""The parts that may import the real clock and the real ids; all others take them through the constructor."""
 
 PORTS = {
     "store": {
@@ -96,13 +96,14 @@ PORTS = {
     },
     "mqtt": {"base", "counters", "inbox"},
 }
-"""What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
+"""The modules that a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide
+alike."""
 
 PORT_USERS = {
     *("audit", "callbacks", "commands", "events", "fleets", "queues", "replies", "webhooks"),
     *("node", "metrics", "overview", "api"),
 }
-"""Who knows ports only: an engine or an adapter reaches them through the constructor."""
+"""The parts that know ports only: an engine or an adapter reaches them through the constructor."""
 
 ENGINES = {
     "app.store.memory": (
@@ -113,7 +114,7 @@ ENGINES = {
         *("app/store/rocks/fleets.py", "app/store/rocks/fleet_rows.py"),
     ),  # commands and queues in a folder are those in memory with a journal
     "app.store.redis": (
-        *("app/store/redis/*", "app/store/engine.py", "app/store/session_engine.py", "app/cluster/redis.py"),
+        *("app/store/redis/*", "app/store/engine.py", "app/store/session_engine.py", "app/cluster/redis*.py"),
         *(
             "app/cli/diagnosis.py",
             "app/cli/cluster_diagnosis.py",
@@ -130,7 +131,7 @@ ENGINES = {
     "app.cluster.local": ("app/cluster/engine.py",),
     "app.cluster.redis": ("app/cluster/engine.py",),
 }
-"""Where an engine may be imported: in its own folder and by who chooses it."""
+"""The places where an engine may be imported: in its own folder, and in the modules that choose it."""
 
 CORE_BANS = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
 """Parts of the standard library that decide nothing: they wait, read, write or surprise."""
@@ -183,7 +184,7 @@ DRIVERS = {
     "pytest": (),
     "testcontainers": (),
 }
-"""Where each driver may be imported. (`*` crosses folders.)"""
+"""The places where each driver may be imported. (`*` crosses folders.)"""
 
 ALL_PARTS = set().union(*LAYERS, TOOLS)
 

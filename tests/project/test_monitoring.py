@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 OPERATIONS = ROOT / "docs" / "operations"
 LIBRARY = re.compile(r"(process|python_gc)_\w+|up|ALERTS")
-"""What Prometheus and its client library name themselves."""
+"""The names that Prometheus and its client library give themselves."""
 
 NAMES = re.compile(r"\b(?:homing|process|python_gc)_\w+|homing:[\w:]+")
 

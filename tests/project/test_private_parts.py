@@ -21,7 +21,8 @@ PRIVATE = {
         "uvicorn.protocols.http.httptools_impl.STATUS_LINE",
     },
 }
-"""By distribution. Other attributes with an underscore are refused by ruff (SLF001)."""
+"""The private parts that may be used, by distribution. Other attributes with an underscore are refused by ruff
+(SLF001)."""
 UNDOCUMENTED = ("uvicorn.protocols.",)
 """Public by name alone."""
 OURS = ("app.", "homing_client.")

@@ -18,7 +18,7 @@ from app.kernel import Adapters, open_kernel
 from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node, NodeState
-from app.runtime.services import STOP, Services
+from app.runtime.services import STOP, Service, Services
 from app.runtime.system import SystemClock, new_charter, new_ulid
 from app.settings import load_settings
 from app.store.memory.commands.store import MemoryStateStore
@@ -36,6 +36,8 @@ class Lease(LocalCluster):
         self.lost = asyncio.Event()
         self.refusal: UnavailableError | None = None
         self.frozen = False
+        self.kept: bool | None = None
+        """The node's word on its session as it left."""
 
     async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
         if self.refusal is not None:
@@ -56,6 +58,7 @@ class Lease(LocalCluster):
         await self._answer()
 
     async def leave(self, *, session_kept: bool = False) -> None:
+        self.kept = session_kept
         await self._answer()
 
     async def nodes(self) -> Sequence[NodeInfo]:
@@ -83,7 +86,7 @@ class Link(LoopbackMqttClient):
 
 
 class Rig:
-    def __init__(self, stop: timedelta = STOP) -> None:
+    def __init__(self, stop: timedelta = STOP, *more: Service) -> None:
         self.cluster = Lease()
         self.failures: list[BaseException] = []
         broker, counters = LoopbackBroker(), Counter[str]()
@@ -100,7 +103,7 @@ class Rig:
         )
         kernel = open_kernel(load_settings(_env_file=None), adapters)
         parts = compose(kernel)
-        self.node = Node(parts.membership.parts, Services(parts.services, self.failures.append), stop)
+        self.node = Node(parts.membership.parts, Services([*parts.services, *more], self.failures.append), stop)
 
     def ready(self) -> bool:
         return self.node.state is NodeState.READY
@@ -215,3 +218,12 @@ async def test_F70_a_draining_node_serves_on_until_it_is_closed() -> None:
     with pytest.raises(NodeDrainingError):
         rig.node.admit()
     await rig.node.stop()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_a_session_that_a_part_leaves_at_the_broker_is_told_for_whoever_adopts_it(*, keeps: bool) -> None:
+    rig = Rig(STOP, Service("events", keeps=lambda: keeps))
+    await rig.node.start()
+    await eventually(rig.ready)
+    await rig.node.stop()
+    assert rig.cluster.kept is keeps

@@ -87,6 +87,8 @@ def test_what_kubernetes_tells_of_its_services_is_left_alone(service: str) -> No
         ({"HOMING_STORE_URL": "redis+cluster://a/1"}, "HOMING_STORE_URL: has a path, and a Redis Cluster has the"),
         ({"HOMING_STORE_URL": "redis+sentinel://a,b"}, "HOMING_STORE_URL: names no service"),
         ({"HOMING_STORE_URL": "ftp://a"}, "HOMING_STORE_URL: scheme 'ftp' is unknown"),
+        ({"HOMING_STORE_URL": "memory://a"}, "HOMING_STORE_URL: has something behind memory://; allowed: memory://"),
+        ({"HOMING_EVENTS_URL": "memory://a"}, "HOMING_EVENTS_URL: has something behind memory://; allowed: memory://"),
     ],
 )
 def test_an_error_begins_with_the_setting_that_it_is_about(

@@ -24,7 +24,7 @@ class FairTurns:
     def __init__(self, most: int = MOST_WAITING) -> None:
         self._most = most
         self._lines: Final[dict[str, deque[asyncio.Future[None]]]] = {}
-        """Those that are not empty. The first one is next."""
+        """The lines that are not empty. The first one is next."""
         self._taken = False
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -20,7 +20,7 @@ from app.runtime.telemetry import Counters
 REFRESH_SECONDS: Final = 3_600.0
 RETRY_SECONDS: Final = 60.0
 EXTRA_SECONDS: Final = 10.0
-"""Between two fetches that tokens with unknown keys cause."""
+"""The time between two fetches that tokens with unknown keys cause."""
 KEPT_SECONDS: Final = 24 * 3_600.0
 _DISCOVERY: Final = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, section 4
 

@@ -31,7 +31,7 @@ class SigningKey:
 
 
 KeySet = Mapping[str, SigningKey]
-"""By key id."""
+"""The keys, by key id."""
 
 
 def parse_key_set(body: bytes) -> KeySet:

@@ -26,9 +26,9 @@ from app.runtime.telemetry import Counters
 
 LIFE: Final = timedelta(hours=12)
 MOST_LOGINS: Final = 20
-"""Of one person at a time; the oldest one ends when there is another."""
+"""The logins of one person at a time; the oldest one ends when there is another."""
 ATTEMPTS: Final = Limit(5, 60_000_000, 5)
-"""For one person from one address."""
+"""The attempts to log in of one person from one address."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _BY_HAND: Final = "no login has given this key: homing keys revoke ends keys that are made by hand"
 _ENDED: Final = "the key of this login has ended meanwhile"
@@ -90,6 +90,7 @@ class Logins:
         self._rules.following.check_there()  # for every name alike, so that this tells nobody which ones there are
         person = _find(self._rules.view.snapshot, name, tenant)
         self._spend(address, _meant(name, tenant) if person is None else person.id)
+        person = _find((await self._rules.refresh()).snapshot, name, tenant)  # a verb may have made them just now
         good = await self._passwords.check(password, None if person is None else person.password_hash, address)
         login = await self._give(person, name, tenant) if person is not None and good else None
         self._counters["login.refused" if login is None else "login.accepted"] += 1

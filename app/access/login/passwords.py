@@ -23,7 +23,7 @@ from app.core.errors import InvalidInputError
 MIN_LENGTH: Final = 12
 MAX_LENGTH: Final = 256
 _NICENESS: Final = 5
-"""Of the thread that computes, and of those that argon2 makes for it: commands go before."""
+"""The niceness of the thread that computes, and of those that argon2 makes for it: commands go before."""
 
 T = TypeVar("T")
 

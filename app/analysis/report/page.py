@@ -26,19 +26,19 @@ from app.analysis.report.text import clean, count, day, duration, known, minute,
 
 REPORT_NAME: Final = "report.html"
 MOST_ROWS: Final = 24
-"""Of a table, and of the strips of a plot."""
+"""The rows of a table, and the strips of a plot, at most."""
 TOP: Final = 20
 """Devices that are shown as slowest and as flakiest."""
 MOST_STEPS: Final = 372
-"""In a plot over time; a month has 744 hours."""
+"""The steps of a plot over time; a month has 744 hours."""
 FEW: Final = 100
-"""Of fewer commands a share says little."""
+"""A share of fewer commands than this says little."""
 UNITS: Final = {table.name: {column.name: column.unit for column in table.columns} for table in TABLES}
 FIGURES: Final = (
     *("commands", "succeeded_share", "failed_share", "timed_out_share"),
     *("p50_us", "p90_us", "p99_us", "arrivals_peak", "in_flight_peak"),
 )
-"""Those of the summary that the first screen has; the others stand in the tables below."""
+"""The figures of the summary that the first screen has; the others stand in the tables below."""
 _PARTS: Final = {
     "homing": ("Homing", "Homing"),
     "broker": ("the broker", "the broker (until its PUBACK)"),
@@ -76,7 +76,7 @@ class Plot(NamedTuple):
     y_ticks: Ticks = ()
     tips: Sequence[tuple[float, float, str, Sequence[tuple[str, str]]]] = ()
     note: str = ""
-    """What is not drawn."""
+    """A sentence about values that are not drawn."""
 
 
 def _at(place: float) -> str:

@@ -10,7 +10,7 @@ from typing import Final, TypeGuard
 
 NOTHING: Final = "–"
 THIN: Final = "\u202f"
-"""Between a number and its unit; does not break."""
+"""The space between a number and its unit; it does not break."""
 _DURATIONS: Final = (
     (999.5, 1.0, "µs"),
     (999_500, 1e3, "ms"),
@@ -18,7 +18,7 @@ _DURATIONS: Final = (
     (7200e6, 60e6, "min"),
     (math.inf, 3600e6, "h"),
 )
-"""Up to so many microseconds, rounded, in this unit."""
+"""The units of durations: up to so many microseconds, rounded, in this unit."""
 
 
 def known(value: object) -> TypeGuard[float]:

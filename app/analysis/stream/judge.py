@@ -27,7 +27,8 @@ MEASURES: Final[dict[str, tuple[str, str, str, Callable[[float], str]]]] = {
     "timeout_share": ("timed_out_share timed_out_limit commands", "share", "the share of timeouts", "{:.2%}".format),
     "burn_rate": ("burn_rate burn_limit commands", "ratio", "the burn rate of 5 minutes and an hour", "{:.1f}".format),
 }
-"""What is judged: value, limit and what they rest on of a window; the unit; the name and numbers for a person."""
+"""The measures that are judged. Each has the value, the limit and the count behind them in a window, the unit, its
+name, and the form of its numbers for a person."""
 
 
 class Bands(NamedTuple):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 FORM: Final = 3
-"""Of the checkpoint and the states: from another one the stream cannot go on."""
+"""The form of the checkpoint and the states: from another one the stream cannot go on."""
 STATES_KEPT: Final = 5
 _ADDRESS: Final = re.compile(r"https?://(\[[\da-f:.]+\]|[^/?#:@\s]+)(:\d{1,5})?([/?]\S*)?", re.ASCII | re.IGNORECASE)
 TURN_SECONDS: Final = 1

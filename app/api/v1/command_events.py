@@ -26,7 +26,7 @@ from app.core.identifiers import COMMAND_ID
 
 UNTIL_RETENTION: Final = "retention"
 EVENT_ID: Final = f"{COMMAND_ID}/[0-9]{{1,9}}"
-"""What the id of an event looks like, as a regular expression for documentation."""
+"""The form of the id of an event, as a regular expression for documentation."""
 _MOST_DIGITS: Final = 9
 
 router = GuardedRouter(prefix="/v1", tags=["commands"])

@@ -41,7 +41,7 @@ Instant = Annotated[AwareDatetime, Field(description="An instant in RFC 3339, in
 PROFILE: Final = "^[a-z0-9_-]{1,64}$"
 """The name of one."""
 LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,64}$")]
-"""Of a label."""
+"""The name of a label."""
 
 
 class SchemaModel(BaseModel):

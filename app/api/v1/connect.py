@@ -176,9 +176,10 @@ class ConnectSession:
         elif isinstance(call, PrefetchCall):
             self._channel(call.channel).prefetch(call.prefetch)
         elif isinstance(call, CloseCall) and call.close.channel in self._publishing:
-            publishing = self._publishing.pop(call.close.channel)
-            publishing.finish()
-            await asyncio.wait([self._workers.pop(publishing.number)])
+            number = call.close.channel
+            self._publishing[number].finish()
+            await asyncio.wait([self._workers[number]])  # a connection that ends meanwhile waits for it as well
+            del self._publishing[number], self._workers[number]
         elif isinstance(call, CloseCall):
             channel = self._channel(call.close.channel)
             await end([self._workers[channel.number]])
@@ -206,7 +207,7 @@ class ConnectSession:
             raise InvalidInputError("channel", f"channel {call.channel} is not open for publishing")
         said = call.publish
         self._asker.check_exchange(Action.PUBLISH, validate_exchange_name(said.exchange, "publish.exchange"))
-        exchange = self._plane.book.exchange(self._tenant, said.exchange)
+        exchange = await self._plane.find_exchange(self._tenant, said.exchange)
         message = keyed_message(self._asker, exchange, said, said.idempotency_key, "publish")
         await self._places.acquire()
         channel.publish(call.id, message, self._places.release)

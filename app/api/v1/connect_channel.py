@@ -65,6 +65,8 @@ class ConnectChannel:
                 continue
             try:
                 messages = await self._take()
+                if messages and self._auto:  # in a step of its own, which no pause cuts off
+                    messages = await self._plane.settle_at_once(self._queue(), messages)
             except UnavailableError:
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
@@ -80,8 +82,12 @@ class ConnectChannel:
         """Settle; return those that are over. QueueNotFoundError, StoreUnavailableError."""
         over = await self._plane.settle(self._queue(), told.known)
         now = self._clock.monotonic()
+        gone = set(over)
         for one in told.known:
-            self.loans.settle(one.token, one.how, one.amount / _MICROS, now)
+            if one.token in gone:
+                self.loans.end(one.token)
+            else:
+                self.loans.settle(one.token, one.how, one.amount / _MICROS, now)
         self._changed.set()
         return [*told.unknown, *map(str, over)]
 
@@ -97,11 +103,19 @@ class ConnectChannel:
         now = self._clock.monotonic()
         due = self.loans.due(now)
         with suppress(HomingError):  # it is tried again before the loans run out
-            over = set(await self._say(due, SettleHow.EXTEND))
+            for token in await self._say(due, SettleHow.EXTEND):
+                self.loans.end(token)
             for token in due:
-                if token not in over:
-                    self.loans.extended(token, now)
+                self.loans.extended(token, now)  # where all of a loan is over, it is none any more
+            if due and not self.loans.credit:
+                await self._ask_on()
         self._changed.set()  # loans that have run out take no credit
+
+    async def _ask_on(self) -> None:
+        """Stay the one who has a queue that is for one consumer, though it wants nothing while it works."""
+        queue = self._queue()
+        if queue.options.single:
+            await self._plane.take(queue, 0, self._consumer, 0.0, MOST_BYTES, auto=False)
 
     async def release(self) -> None:
         """Give back what is lent, so that others get it at once. Where that fails, the loans run out."""
@@ -119,7 +133,7 @@ class ConnectChannel:
 
     async def _take(self) -> list[QueueMessage]:
         most = min(self.loans.credit, models.MOST_TAKEN)
-        taking = self._plane.take(self._queue(), most, self._consumer, WAIT_SECONDS, MOST_BYTES, auto=self._auto)
+        taking = self._plane.take(self._queue(), most, self._consumer, WAIT_SECONDS, MOST_BYTES, auto=False)
         self._taking = asyncio.create_task(taking, name="channel takes")
         try:
             return await self._taking

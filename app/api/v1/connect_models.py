@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 
+from app.api.faults import faults_of
 from app.api.problems import UNREADABLE
 from app.api.v1.exchange_models import ExchangeMessage
 from app.api.v1.queue_models import SettleBody, check_consumer
@@ -157,5 +158,4 @@ def _read(model: type[Model], frame: dict[str, Any]) -> Model:
     try:
         return model.model_validate(frame)
     except ValidationError as error:
-        fault = error.errors()[0]
-        raise InvalidInputError(".".join(str(part) for part in fault["loc"]), str(fault["msg"])) from None
+        raise InvalidInputError(*faults_of(error.errors())[0]) from None

@@ -54,7 +54,10 @@ class EventPage(_EventModel):
     more: Annotated[bool, Field(description="True if there may be more events right now.")]
     lost: Annotated[
         AwareDatetime | None,
-        Field(description="The instant up to which events of this page are lost; null if none are."),
+        Field(
+            description="The instant up to which events are missing from this page: they are damaged, or Redis has "
+            "forgotten them; null if none are."
+        ),
     ]
     databases: Annotated[list[str], Field(description="The databases that were read.")]
 

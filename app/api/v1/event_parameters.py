@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import Depends, Header, Query
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Asker, Node
-from app.api.parameters import query
+from app.api.parameters import limit_up_to, query
 from app.api.problems import BY_ERROR
 from app.api.v1.command_models import said as looks_like
 from app.core import errors
-from app.core.errors import InvalidInputError
 from app.core.events.batches import CallId, call_of
 from app.core.events.cursors import Scope
 from app.core.events.event import (
@@ -39,12 +38,6 @@ DATABASE: Final = "[a-z][a-z0-9_-]{0,31}"
 
 GONE: Final = (BY_ERROR[errors.EventsOffError], BY_ERROR[errors.DatabaseNotFoundError])
 AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
-
-
-def _limit(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_PAGE)) and 1 <= int(text) <= MAX_PAGE:
-        return int(text)
-    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MAX_PAGE}")
 
 
 TopicFilter = Annotated[
@@ -96,7 +89,7 @@ _To = Annotated[
 ]
 EventLimit = Annotated[
     int,
-    BeforeValidator(_limit),
+    limit_up_to(MAX_PAGE),
     Query(
         description="The maximum number of entries to return.",
         json_schema_extra={"minimum": 1, "maximum": MAX_PAGE},

@@ -79,8 +79,8 @@ async def follow_events(
     """Streams the events that the caller may read, from now on or after a cursor or an instant. It never ends.
 
     The id of each event is the cursor behind it. A `gap` event says that events after the given cursor were dropped,
-    and until when. A `bookmark` event carries a newer cursor: at once if the stream begins now, and after a pause
-    without events.
+    are damaged or were forgotten by Redis, and until when. A `bookmark` event carries a newer cursor: at once if the
+    stream begins now, and after a pause without events.
     """
     check_names(request, ("topic", "database", "since", "from", "cursor"))
     given = last_event_id or cursor or None

@@ -53,10 +53,10 @@ class _Hall:
         """Return when the caller may do this with an exchange of this name."""
         self.asker.check_exchange(action, validate_exchange_name(name))
 
-    def find(self, name: str, action: Action) -> DeclaredExchange:
+    async def find(self, name: str, action: Action) -> DeclaredExchange:
         """The exchange, where the caller may do this with it; ExchangeNotFoundError, ForbiddenError."""
         self.check(name, action)
-        return self.plane.book.exchange(self.tenant, name)
+        return await self.plane.find_exchange(self.tenant, name)
 
     def note(self, name: str, done: str) -> None:
         """Put on record what the caller has done with an exchange."""
@@ -104,7 +104,8 @@ async def list_exchanges(request: Request, hall: _InHall) -> Reply:
     """Lists exchanges without their routes."""
     check_names(request, ())
     hall.asker.check_own(Action.QUEUES)
-    return _json({"exchanges": [exchange_json(one) for one in hall.plane.book.exchanges(hall.tenant)]})
+    known = await hall.plane.known()
+    return _json({"exchanges": [exchange_json(one) for one in known.exchanges(hall.tenant)]})
 
 
 @router.get(
@@ -116,8 +117,8 @@ async def list_exchanges(request: Request, hall: _InHall) -> Reply:
     openapi_extra=MANAGES,
 )
 async def read_exchange(name: _Name, hall: _InHall) -> Reply:  # noqa: D103 - its summary says it
-    exchange = hall.find(name, Action.QUEUES)
-    routes = [{"queue": queue, "key": key} for queue, key in hall.plane.book.routes_from(exchange)]
+    exchange = await hall.find(name, Action.QUEUES)
+    routes = [{"queue": queue, "key": key} for queue, key in (await hall.plane.known()).routes_from(exchange)]
     return _json({**exchange_json(exchange), "routes": routes})
 
 
@@ -154,7 +155,7 @@ async def publish_message(
     request: Request, name: _Name, body: models.ExchangeMessage, hall: _InHall, idempotency_key: IdempotencyKey = None
 ) -> Reply:
     """The message is an event of the log. Queues that are declared later get it if they start before it."""
-    exchange = hall.find(name, Action.PUBLISH)
+    exchange = await hall.find(name, Action.PUBLISH)
     message = keyed_message(
         hall.asker, exchange, body, idempotency_key, "body", readable=unreadable_of(request) is None
     )

@@ -15,7 +15,9 @@ from app.fleets.administration import TargetRow
 
 MEDIA_TYPE: Final = b"text/csv"
 COLUMNS: Final = ("device_id", "profile", "wave", "state", "command_id", "ended_at", "code", "message", "result")
-_BEGINS_FORMULA: Final = re.compile(r"^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@])")
+_SIGNS: Final = r"=+\-@\uff1d\uff0b\uff0d\uff20"
+"""The signs that begin a formula; the last four are the wide forms that Japanese and Chinese spreadsheets take, too."""
+_BEGINS_FORMULA: Final = re.compile(rf"^(?=[{_SIGNS}\t\r\n])|(?<=[;\t\r\n])(?=[{_SIGNS}])")
 """The places before a formula: where a text begins, or where a spreadsheet divides it that goes by other signs."""
 
 

@@ -88,8 +88,8 @@ class FleetRunBody(_FleetModel):
         Field(
             description=(
                 "Up to 8 rules, each with `of` (how targets end: `failed` and `timed_out` if left out), either `share` "
-                "of the targets that have ended (not before `after` have, 20 if left out) or `count`, and `then`: "
-                "`pause` or `abort`."
+                "of the targets that have ended (not before `after` have: if left out 20, or the first wave if that is "
+                "smaller) or `count`, and `then`: `pause` or `abort`."
             ),
             examples=[[{"share": "5%", "after": 20, "then": "pause"}]],
         ),

@@ -29,7 +29,7 @@ _AWAY: Final = BY_ERROR[errors.DirectoryUnavailableError]
 NOTHING_TO_LOG_IN_TO: Final = "this node does not authenticate its callers: there is nothing to log in to"
 
 router = PublicRouter(prefix="/v1", tags=["access"])
-"""To log in, nobody has to be known yet."""
+"""The routes for callers whom nobody knows yet, as they are about to log in."""
 guarded = GuardedRouter(prefix="/v1", tags=["access"])
 
 

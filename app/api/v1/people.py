@@ -149,7 +149,7 @@ async def list_tenants(asked: Listed, records: Records, asker: WhoAsks) -> Reply
     return _page("tenants", asked, asker, await records.people.tenants(asker.caller), lambda one: one.id)
 
 
-@_reads("/tenants/{tenant_id}", "Read a tenant", TenantInFile, "The id of the tenant.")
+@_reads("/tenants/{tenant_id}", "Read a tenant", TenantInFile, "The tenant.")
 async def read_tenant(tenant_id: TenantId, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     return _put(await records.people.tenant(asker.caller, tenant_id))
 
@@ -236,7 +236,7 @@ def _place_of_role(one: RoleInFile) -> str:
     return f"1{one.tenant or ''}\n{one.name}"
 
 
-@_reads("/roles/{name}", "Read a role", RoleInFile, "The name of the role.")
+@_reads("/roles/{name}", "Read a role", RoleInFile, "The role and its rules.")
 async def read_role(name: RoleName, records: Records, asker: WhoAsks, tenant: OfTenant = None) -> Reply:
     """Returns the rules of the role, one line each."""
     return _put(await records.people.role(asker.caller, name, tenant))

@@ -36,7 +36,6 @@ class QueueCounter:
         self.plane = plane
         self.asker = asker
         self.tenant = asker.tenant()
-        self.now_us = ports.node.now_us
         self._audit = ports.audit
 
     async def find(self, name: str, action: Action) -> DeclaredQueue:

@@ -69,7 +69,7 @@ async def declare_queue(name: QueueName, body: models.QueueBody, condition: Cond
     counter.asker.check_own(Action.READ)
     start = None
     if body.start not in (None, "now"):
-        start = parse_position("start", body.start or "", counter.now_us())
+        start = parse_position("start", body.start or "", await counter.plane.now())
 
     def check(there: DeclaredQueue | None) -> bool:
         condition.check(f"queue {name}", None if there is None else tag_of(queue_json(there)))
@@ -142,7 +142,7 @@ async def list_queues(
     """Lists queues without their counts."""
     check_names(request, ("limit", "cursor"))
     asker.check_own(Action.QUEUES)
-    known = [one for one in counter.plane.book.all if one.tenant == counter.tenant]
+    known = [one for one in (await counter.plane.known()).all if one.tenant == counter.tenant]
     found, behind = Listing("queues", limit, cursor).part(asker.cursors, known, lambda one: one.name)
     return BytesResponse(orjson.dumps({"queues": [queue_json(one) for one in found], "cursor": behind}))
 
@@ -204,9 +204,12 @@ async def delete_queue(
     openapi_extra=MANAGES,
 )
 async def rewind_queue(name: QueueName, body: models.RewindBody, counter: AtCounter) -> None:
-    """Events after the instant are delivered, though they were settled; those before it are not."""
+    """Events after the instant are delivered, though they were settled; those before it are not.
+
+    An instant ahead is now.
+    """
     queue = await counter.find(name, Action.QUEUES)
-    to = None if body.to == "now" else parse_position("to", body.to, counter.now_us())
+    to = None if body.to == "now" else parse_position("to", body.to, await counter.plane.now())
     await counter.plane.moves.rewind(queue, to)
     counter.note(name, "rewind")
 
@@ -237,7 +240,7 @@ async def redrive_queue(name: QueueName, counter: AtCounter, body: models.Redriv
     """Consumers get the original events, whose deliveries are counted anew. Each letter is delivered again once."""
     queue = await counter.find(name, Action.QUEUES)
     text = None if body is None else body.until
-    until = None if text is None else parse_position("until", text, counter.now_us())
+    until = None if text is None else parse_position("until", text, await counter.plane.now())
     await counter.plane.moves.redrive(queue, until)
     counter.note(name, "redrive")
 

@@ -155,7 +155,7 @@ async def list_webhooks(
     "/{webhook_id}",
     summary="Read a webhook",
     response_model=models.Webhook,
-    response_description="The id of the webhook.",
+    response_description="The webhook, without its secret.",
     responses=_TAG | problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )

@@ -9,7 +9,7 @@ if not known then return 0 end
 local lives = redis.call('GET', KEYS[1]) == known
 if lives and ARGV[4] ~= '1' then return 0 end
 local holder = redis.call('GET', KEYS[3])
-if holder and holder ~= ARGV[2] then return 0 end
+if holder and holder ~= ARGV[2] and holder ~= 'adopted' then return 0 end
 redis.call('PEXPIRE', KEYS[2], ARGV[5])
 if lives then redis.call('DEL', KEYS[1]) end
 if string.sub(known, 1, 1) ~= '!' then redis.call('HSET', KEYS[2], ARGV[1], '!' .. known) end

@@ -19,7 +19,7 @@ from app.store.commands import CommandWriter
 GRACE = timedelta(milliseconds=500)
 """A live home node ends its own commands; others wait this long for it."""
 COVER = timedelta(milliseconds=750)
-"""Whoever a partition falls to may be dead, with a lease that outlives it by seconds: others wait this long."""
+"""The node that a partition falls to may be dead, with a lease that outlives it by seconds: others wait this long."""
 
 
 class Sweeper:

@@ -22,7 +22,8 @@ from app.store.rules import micros
 ROOM_US: Final = 60_000_000
 """The time after the outcome of a command in which a message may come that has to do with it."""
 CLOCKS_US: Final = 2_000_000
-"""By how much clocks of nodes and store may differ: what came longer before a command is not about it."""
+"""The difference that clocks of nodes and store may have: anything that came longer before a command is not about
+it."""
 MOST_REPORT: Final = 200
 """The characters of a report of progress that are told."""
 SUBJECT: Final = "command"
@@ -73,9 +74,9 @@ class Explainer:
         why_held: Callable[[Command], Awaitable[Sequence[str]]],
     ) -> None:
         self.elsewhere: Final = elsewhere
-        """On topics of which other profile than this one this node heard a device last, if on none of this one."""
+        """Returns the other profile on whose topics this node heard a device last, if it was on none of this one."""
         self.last_heard: Final = last_heard
-        """Where this node heard a device last."""
+        """Returns the last sighting of a device on this node."""
         self._why_held = why_held
         self._peers = peers
         self._recall = recall

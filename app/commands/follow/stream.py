@@ -32,18 +32,18 @@ LONGEST_PAUSE_SECONDS: Final = 0.5
 TOLD_TOGETHER: Final = 5
 """About so many are told in one turn of the loop, which wakes once for all of them."""
 KEPT: Final = timedelta(minutes=10)
-"""For how long they are written after the last one who followed has gone: as long as one may be away."""
+"""The time for which events are written after the last follower has gone: as long as one may be away."""
 RENEW_SECONDS: Final = 60.0
 KNOWN_SECONDS: Final = 1.0
-"""For how long it is believed since when none is missing, so that many who come back ask the store once."""
+"""The time for which the last known bound is believed, so that many who come back ask the store once."""
 MOST_WAITING_BYTES: Final = 1_000_000
-"""What may wait for one follower who does not take it."""
+"""The bytes that may wait for one follower who does not take them."""
 
 _RANDOM: Final = SystemRandom()
 _READ: Final = Marks(())
-"""Of those for whom no page is read any more: a thousand of them need not keep a thousand times 256 marks."""
+"""The marks of a follower for whom no page is read any more: a thousand of them need not keep 256 marks each."""
 _ABOUT_BYTES: Final = 300
-"""As what an event counts that waits, but is not written out yet."""
+"""The bytes that an event counts for while it waits and is not written out yet, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class StreamFollower:
         self.marks = begun.marks
         """The place up to which was read for them alone."""
         self.whole = begun.whole
-        """Since which millisecond none is missing, as they were told."""
+        """The millisecond since which no event is missing, as the followers were told."""
         self.until = begun.whole
         """All from before this millisecond was taken, so that they may come back with it."""
         self._listener = listener
@@ -116,7 +116,7 @@ class StreamFollower:
         self._most_waiting_bytes = most_waiting_bytes
         self._latest = begun.whole
         self._early: list[StreamPage] | None = []
-        """What all were told while pages were read for them alone."""
+        """The pages that all followers were told while other pages were read for this one alone."""
         self._waiting: list[bytes] = []
         self._bytes = 0
 

@@ -35,7 +35,7 @@ class Watch:
         self.gone = False
         """True if its record has ended."""
         self.account: Account | None = None
-        """What was read last, with all reports."""
+        """The account that was read last, with all reports."""
         self.reading: Final = asyncio.Lock()
         self._waiting: set[asyncio.Event] = set()
 

@@ -27,8 +27,10 @@ from app.store.server_starts import KeptClaim, Reclaimed, ServerStarts
 T = TypeVar("T")
 
 KEPT_SECONDS: Final = 10.0
-"""Nothing older is forgotten: Redis syncs each second, and a replica that is further behind is not promoted."""
+"""Redis that is killed forgets a second or two. A replica that is further behind than this may be promoted, and then
+knows nothing of older claims: they are not told again (docs/guarantees.md)."""
 MOST_KEPT: Final = 10_000
+"""A node that claims more than that in `KEPT_SECONDS`, or cancels more, keeps the latest: `drop.kept_claim` counts."""
 MOST_STARTS: Final = 64
 LOOK_SECONDS: Final = 1.0
 ASK_SECONDS: Final = 0.2
@@ -64,12 +66,13 @@ class ClaimKeeper:
         self._patience: Final = lease + BEYOND_LEASE
         self._now: Final = clock.monotonic
         self._counters: Final = counters
-        self._kept: Final[OrderedDict[str, KeptClaim]] = OrderedDict()
+        self._kept: Final[OrderedDict[str, tuple[KeptClaim, float]]] = OrderedDict()
+        """The claims by token, each with when it was made, in seconds on the monotonic clock; the latest is last."""
         self._cancelled: Final[OrderedDict[str, float]] = OrderedDict()
         self._told: dict[str, None] = {}
         """The starts of servers that know of all claims, latest last; none where nothing is forgotten."""
         self._members: AbstractSet[str] = frozenset()
-        """Who lived when the last look found nothing new: a lease may run out while the store is away."""
+        """The members that lived when the last look found nothing new: a lease may run out while the store is away."""
         self._ready = False
         self._look_now = asyncio.Event()
         self._log = structlog.get_logger()
@@ -94,7 +97,7 @@ class ClaimKeeper:
             self._restarted(claimed.start)
             raise StoreUnavailableError("it was started anew, and is told first what was claimed", asked=False)
         if isinstance(claimed, Claimed) and claimed.record:
-            self._kept[token] = KeptClaim(claimed, token, self._now())
+            self._kept[token] = KeptClaim(claimed, token), self._now()
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
                 self._counters["drop.kept_claim"] += 1
@@ -108,6 +111,7 @@ class ClaimKeeper:
     def cancelled(self, command_id: str) -> None:
         """Note a command that this node has cancelled: it is not held again either."""
         self._cancelled[command_id] = self._now()
+        self._cancelled.move_to_end(command_id)  # it may have been cancelled before, and held again
         if len(self._cancelled) > MOST_KEPT:
             self._cancelled.popitem(last=False)
             self._counters["drop.kept_claim"] += 1
@@ -120,7 +124,6 @@ class ClaimKeeper:
                 await self.look()
             except (UnavailableError, CapacityError) as failure:
                 self._log.debug("claims_not_reasserted", reason=str(failure))
-                await asyncio.sleep(ASK_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._look_now.wait()
@@ -153,7 +156,7 @@ class ClaimKeeper:
         await self._directory.nodes()
         others = (self._members | (self._directory.leased or frozenset())) - {self._node_id}
         results = Counter[str]()
-        for some in in_groups([*self._kept.values()]):
+        for some in in_groups([kept for kept, _ in self._kept.values()]):
             results.update(await asyncio.gather(*(self._starts.reclaim(one, self._node_id) for one in some)))
         for ids in in_groups([*self._cancelled]):
             await asyncio.gather(*(self._cancel(one) for one in ids))
@@ -169,7 +172,7 @@ class ClaimKeeper:
             self._log.warning("claims_reasserted", seconds=round(self._now() - began, 2), **results)
 
     def _forget_before(self, at: float) -> None:
-        while self._kept and next(iter(self._kept.values())).at < at:
+        while self._kept and next(iter(self._kept.values()))[1] < at:
             self._kept.popitem(last=False)
         while self._cancelled and next(iter(self._cancelled.values())) < at:
             self._cancelled.popitem(last=False)

@@ -29,13 +29,16 @@ from app.store.holds import HoldStore, Waits
 READ_ANYWAY: Final = 60
 """One of so many readings in a row reads who waits whatever the store's note says, as a note may be lost."""
 AT_EACH_READING: Final = 500
-"""While no more devices than that wait, each reading reads who waits; of as many again, every second one, and so on."""
+"""While fewer devices wait, each reading reads who waits; from so many on every second one does, from twice as many
+every third one, and so on."""
 AT_EACH_CHANGE: Final = 1_000
 """The same for readings that find that something was held."""
 AT_A_TIME: Final = 16
 """The number of devices that are looked at at once: other commands wait behind few of them."""
+TICK: Final = 0.001
+"""Rests are no shorter: one that ends just before a device is due would only be followed by the next one."""
 STANDING_US: Final = 5_000_000
-"""What belongs to a fleet run that stands is looked at again after so long: the run may go on."""
+"""A command of a fleet run that stands is looked at again after so long: the run may go on."""
 NOBODY_KNOWS: Final = 2**62
 """The instant (µs) at which something comes that may come at any time: far away."""
 NOT_ALLOWED: Final = fault("not_allowed_any_more", "its caller may not send it any more; it was not sent")
@@ -44,6 +47,7 @@ ONE_NOT_ALLOWED: Final = fault(
     "its caller may not send it any more, or who has approved it may not approve it any more; it was not sent",
 )
 """The same of a command that a second person has approved."""
+RUN_OVER: Final = fault("run_over", "its fleet run had ended before it had its turn; it was not sent")
 
 
 class HeldReader(CommandReader, HoldStore, Protocol):
@@ -171,7 +175,7 @@ class Drainer:
             if delay is not None:
                 delay = max(delay, self._pace.seconds_to_next)
             try:
-                async with asyncio.timeout(self._interval if delay is None else min(self._interval, delay)):
+                async with asyncio.timeout(self._interval if delay is None else min(self._interval, delay + TICK)):
                     await self._changed.wait()
             except TimeoutError:
                 continue
@@ -191,7 +195,7 @@ class Drainer:
         return device
 
     async def _tend(self) -> None:
-        """Have the pace follow what the node can do, while anybody waits."""
+        """Measure how late the loop wakes up, and tell the pace: each tick while a device waits, else each interval."""
         loop = asyncio.get_running_loop()
         while True:
             began, rest = loop.time(), TICK_SECONDS if self._waiting else self._interval
@@ -203,7 +207,7 @@ class Drainer:
         self._changed.set()
 
     async def _look_at(self, device: WaitingDevice) -> None:
-        fruitless, again_in = True, inf
+        fruitless, failed, again_in = True, False, inf
         try:
             awaited = await self._send_what_waits(device)
             fruitless = awaited is not None
@@ -211,9 +215,10 @@ class Drainer:
                 again_in = awaited
         except (UnavailableError, CapacityError) as failure:
             self._log.debug("held_not_sent", device_id=device.device_id, reason=str(failure))
+            failed = True
             again_in = inf if self._claims.ready else 0.0  # nobody looks before it is
         finally:
-            self._waiting.looked(device, fruitless=fruitless, again_in=again_in)
+            self._waiting.looked(device, fruitless=fruitless, failed=failed, again_in=again_in)
 
     async def _send_what_waits(self, device: WaitingDevice) -> float | None:
         """Return in how many seconds something may be sent that waits on; None if nothing waits, inf if nobody knows.
@@ -258,8 +263,9 @@ class Drainer:
                     return await self._claimant.claim(command)
                 except DeviceBusyError:
                     return Waits(WaitReason.DEVICE, NOBODY_KNOWS)
-            case Readiness.REFUSED:
-                await self._claimant.refuse(command, NOT_ALLOWED if command.approval is None else ONE_NOT_ALLOWED)
+            case Readiness.REFUSED | Readiness.RUN_OVER as fate:
+                not_allowed = NOT_ALLOWED if command.approval is None else ONE_NOT_ALLOWED
+                await self._claimant.refuse(command, RUN_OVER if fate is Readiness.RUN_OVER else not_allowed)
                 return None
             case Readiness.UNAPPROVED:
                 return Waits(WaitReason.APPROVAL, NOBODY_KNOWS)

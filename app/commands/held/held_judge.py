@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum, auto
@@ -11,6 +11,7 @@ from typing import Final
 
 import orjson
 
+from app.commands.held.run_standings import RunStanding
 from app.commands.held.store_time import StoreTime
 from app.commands.held.waiting_devices import rest_of
 from app.commands.send.admission import CommandAdmission
@@ -48,9 +49,17 @@ class Readiness(StrEnum):
     """Its device is back, and does not listen yet."""
     READY = auto()
     RUN_STANDS = auto()
-    """Its fleet run is paused, or was aborted."""
+    """Its fleet run is paused, or is being aborted."""
+    RUN_OVER = auto()
+    """Its fleet run has ended."""
     REFUSED = auto()
     """The caller who had it held may not send it any more."""
+
+
+_OF_RUN: Final[Mapping[RunStanding, Readiness]] = {
+    RunStanding.STANDS: Readiness.RUN_STANDS,
+    RunStanding.OVER: Readiness.RUN_OVER,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class DeviceSigns:
 class HeldJudge:
     """`may` judges the right of the caller of a held command, as it is now; `whereabouts` says where a device is.
 
-    `run_stands` tells whether a fleet run is paused. `time` is that of the store, whose instants are compared with
+    `run_stands` tells how a fleet run stands. `time` is that of the store, whose instants are compared with
     nothing else. `now_us` is this node's time, in microseconds since 1970.
     """
 
@@ -79,7 +88,7 @@ class HeldJudge:
         admission: CommandAdmission,
         may: Callable[[Command], None],
         whereabouts: Callable[[str], Awaitable[Whereabouts]],
-        run_stands: Callable[[str], Awaitable[bool]],
+        run_stands: Callable[[str], Awaitable[RunStanding]],
         time: StoreTime,
         now_us: Callable[[], int],
     ) -> None:
@@ -113,8 +122,8 @@ class HeldJudge:
     async def _allowed(self, command: Command) -> Readiness:
         """Judge a command whose device is there."""
         try:
-            if await self._stands(command):
-                return Readiness.RUN_STANDS
+            if (of_run := _OF_RUN.get(await self._standing(command))) is not None:
+                return of_run
             await self._check(command)
         except AccessError:
             return Readiness.REFUSED
@@ -166,7 +175,7 @@ class HeldJudge:
             )
             reasons.append(f"claims: {hold.claims}; the last one was undone: {undone}")
         try:
-            if hold is not None and await self._stands(command):
+            if hold is not None and await self._standing(command) is not RunStanding.GOES_ON:
                 reasons.append(f"fleet run {hold.run} is paused, or was aborted")
             await self._check(command)
         except HomingError as error:
@@ -219,8 +228,10 @@ class HeldJudge:
         hold = command.hold
         return hold is not None and hold.not_before is not None and self._time.date() < hold.not_before
 
-    async def _stands(self, command: Command) -> bool:
-        return command.hold is not None and bool(command.hold.run) and await self._run_stands(command.hold.run)
+    async def _standing(self, command: Command) -> RunStanding:
+        if command.hold is None or not command.hold.run:
+            return RunStanding.GOES_ON
+        return await self._run_stands(command.hold.run)
 
     async def _check(self, command: Command) -> None:
         """Raise what stands against sending it now: an interlock, or the rights of its caller."""

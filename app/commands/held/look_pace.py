@@ -8,7 +8,7 @@ from typing import Final
 from app.core.clock import Clock
 
 TICK_SECONDS: Final = 0.25
-"""Between two judgements of whether the node keeps up."""
+"""The time between two judgements of whether the node keeps up."""
 LATE_SECONDS: Final = 0.05
 """A loop that is so late has too much to do."""
 HALF_TAKEN: Final = 0.5

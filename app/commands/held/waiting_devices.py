@@ -21,9 +21,9 @@ from app.store.holds import HeldEntry
 SOON: Final = 0.02
 """A device that was heard is looked at so many seconds later: what it said may be on its way into the event log."""
 SHORTEST_PAUSE: Final = 0.1
-"""Between two looks at a device of which it is known when something that it waits for comes."""
+"""The time between two looks at a device of which it is known when something that it waits for comes."""
 LEAST_PAUSE: Final = 1.0
-"""Between two looks at a device that goes on speaking."""
+"""The time between two looks at a device that goes on speaking."""
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
 """Looks at a device that is not heard: so many seconds after the first one, then twice as many, up to the longest."""
@@ -190,10 +190,11 @@ class WaitingDevices(Observer):
                 return device
         return None
 
-    def looked(self, device: WaitingDevice, *, fruitless: bool, again_in: float = inf) -> None:
+    def looked(self, device: WaitingDevice, *, fruitless: bool, failed: bool = False, again_in: float = inf) -> None:
         """Note the end of a look. After a fruitless one the next is a while later, and earlier if it is heard.
 
-        It is no later than in `again_in` seconds, when something that was waited for is known to come.
+        One that `failed`, as the store did not answer or this node had no room, says nothing of the device: the next
+        comes soon. It is no later than in `again_in` seconds, when something that was waited for is known to come.
         """
         now, wanted = self._now(), device.due
         device.busy, device.due = False, inf
@@ -205,7 +206,9 @@ class WaitingDevices(Observer):
             self.take_turn(device)
             return
         pause = 0.0  # what waits now came while it was looked at
-        if fruitless:
+        if failed:
+            pause = min(max(LEAST_PAUSE, len(self._devices) / UNHEARD_A_SECOND), max(again_in, SHORTEST_PAUSE))
+        elif fruitless:
             # What a device has said may not have been where it was looked for yet.
             unheard = max(FIRST_PAUSE, len(self._devices) / UNHEARD_A_SECOND)
             first = LEAST_PAUSE if self.lately_heard(device) else unheard

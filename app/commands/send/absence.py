@@ -25,7 +25,8 @@ EVERY_SECONDS: Final = 1.0
 """The time after which it is looked again whether the connection is another one."""
 EXPIRY: Final = timedelta(seconds=1)
 NOTHING: Final = b""
-"""What whoever listens to the commands of all devices gets to see of it: empty, which no codec takes for a command."""
+"""The payload that a subscriber to the commands of all devices sees of it: empty, which no codec takes for a
+command."""
 
 
 OfflineSince = Callable[[str], Awaitable[int | None]]

@@ -59,7 +59,7 @@ class Invocation:
     def __init__(self, command: Command, waiters: Waiters, waiter: Waiter | None, again: Again | None = None) -> None:
         """`again` is for a command that an earlier call with the same idempotency key began."""
         self.command = command
-        """As it stood when it was sent or joined."""
+        """The command as it stood when it was sent or joined."""
         self._waiters = waiters
         self._waiter = waiter
         self._again = again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
 
@@ -21,9 +20,10 @@ from app.core.payload import JsonValue, compact
 from app.core.profiles.lanes import LaneRule
 from app.core.profiles.profile import DeviceProfile, to_json
 from app.core.profiles.templates import CommandFacts
+from app.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CommandRequest:
     """The request of a caller, validated."""
 
@@ -68,7 +68,8 @@ class CommandRequest:
 
 
 ToldOf = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
-"""Who is told of a command to this device by this profile and method, with those that its caller names."""
+"""Returns the endpoints that are told of a command to this device by this profile and method, with those that its
+caller names."""
 
 
 class Registrar:

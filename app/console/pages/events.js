@@ -43,7 +43,7 @@ function reduce(listed, action) {
 function Line({ row }) {
   const [open, turn] = useState(false);
   const { gap, event, text, bytes } = row;
-  if (gap !== null) return html`<p class="note">Gap: events before <${When} at=${gap} /> left the log before they were read.</p>`;
+  if (gap !== null) return html`<p class="note">Gap: events before <${When} at=${gap} /> are not in the log any more.</p>`;
   return html`<details onToggle=${(/** @type {any} */ toggled) => turn(toggled.currentTarget.open)}>
     <summary data-row><${When} at=${event.at} fine /> <strong><code>${event.topic}</code></strong> <span class="muted">${text}${text.length < MOST_SAID ? "" : `… ${counted(bytes, "byte")}`}</span></summary>
     ${open &&

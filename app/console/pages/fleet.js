@@ -32,7 +32,7 @@ function Waves({ run }) {
 /** @param {{ rules: any[] }} props */
 function Rules({ rules }) {
   if (!rules.length) return html`<p class="muted">No rule stops it.</p>`;
-  return html`<ul class="plain">${rules.map((one, at) => html`<li key=${at}>${one.then === "abort" ? "Aborts" : "Pauses"} at ${one.share ? `${one.share} of those that have ended, once ${many(one.after)} have` : counted(one.count, "target")}: ${one.of.map((/** @type {string} */ of) => targetOf(of).word).join(", ")}. <strong>${many(one.counted)}</strong> so far.</li>`)}</ul>`;
+  return html`<ul class="plain">${rules.map((one, at) => html`<li key=${at}>${one.then === "abort" ? "Aborts" : "Pauses"} at ${one.share ? `${one.share} of those that have ended, once ${one.after ? many(one.after) : `${many(20)}, or the first wave,`} have` : counted(one.count, "target")}: ${one.of.map((/** @type {string} */ of) => targetOf(of).word).join(", ")}. <strong>${many(one.counted)}</strong> so far.</li>`)}</ul>`;
 }
 
 /** @param {{ failures: any[] }} props */

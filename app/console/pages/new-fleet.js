@@ -83,7 +83,7 @@ function Form({ profiles, usual }) {
   const [profile, pick] = useState(usual);
   const catalogue = useRead(`v1/profiles/${part(profile)}/methods`);
   const methods = catalogue.found?.methods ?? [];
-  const [form, set] = useState({ ...emptyForm([]), of: "", devices: "", labels: "", ofProfile: ANY, waves: "1, 10%, rest", stop: "5%", after: "20", then: "pause", flight: "", timeout: "", hold: "", whole: false, document: "" });
+  const [form, set] = useState({ ...emptyForm([]), of: "", devices: "", labels: "", ofProfile: ANY, waves: "1, 10%, rest", stop: "5%", after: "", then: "pause", flight: "", timeout: "", hold: "", whole: false, document: "" });
   const [shown, show] = useState(false);
   const [dry, look] = useState(/** @type {any} */ (null));
   const [error, fail] = useState(/** @type {any} */ (null));
@@ -134,7 +134,7 @@ function Form({ profiles, usual }) {
         <fieldset class="params"><legend>How it goes</legend>
           <${Field} ...${more} name="waves" label="Waves" hint="Numbers, shares and rest, one after the other. Behind each may stand “wait”, until a person resumes, “approve”, until another person does, or “bake 5m”." />
           <${Field} ...${more} name="stop" label="Stop when so many have failed" hint="A share such as 5%, or a number. Empty: never." />
-          <div class="row"><label>not before so many have ended <input class="short" inputmode="numeric" value=${form.after} onInput=${(/** @type {any} */ event) => change({ after: event.currentTarget.value })} /></label>
+          <div class="row"><label>not before so many have ended <input class="short" inputmode="numeric" placeholder="20" value=${form.after} onInput=${(/** @type {any} */ event) => change({ after: event.currentTarget.value })} /></label>
             <label>then <select value=${form.then} onChange=${(/** @type {any} */ event) => change({ then: event.currentTarget.value })}><option value="pause">pause</option><option value="abort">abort</option></select></label></div>
           <${Field} ...${more} name="flight" label="At once, at most" hint="Targets in flight, 1 to 5000; 100 if it is left out." />
           <${Field} ...${more} name="timeout" label="Timeout of each command" hint="10s if it is left out." />

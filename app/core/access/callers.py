@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from app.core.access.model import Credential, Principal
 
 GROUP: Final = "group:"
-"""What the subject of a binding begins with when it is a group; no principal's id does."""
+"""The beginning of a binding's subject that is a group; no principal's id has it."""
 
 
 OIDC: Final = "oidc:"
-"""What the name of somebody begins with whom only a token tells of; the id of no new principal does."""
+"""The beginning of the name of somebody whom only a token tells of; the id of no new principal has it."""
 
 
 class Caller(NamedTuple):
@@ -31,7 +31,7 @@ class Caller(NamedTuple):
     principal_id: str | None = None
     groups: tuple[str, ...] = ()
     tenant_id: str | None = None
-    """Of a token whose subject is nobody on record; a principal has its own."""
+    """The tenant of a token whose subject is nobody on record; a principal has its own."""
     issued_us: int = 0
     """The instant at which the token was made, or the login."""
     expires_us: int | None = None
@@ -103,7 +103,7 @@ class TokenFault(StrEnum):
     ALGORITHM = "algorithm"
     UNKNOWN_KEY = "unknown_key"
     NO_KEYS = "no_keys"
-    """Those of the issuer were not fetched yet, or too long ago."""
+    """The keys of the issuer were not fetched yet, or too long ago."""
     SIGNATURE = "signature"
     ISSUER = "issuer"
     AUDIENCE = "audience"
@@ -123,9 +123,9 @@ class CallerStanding:
     """None for a token whose subject is nobody on record, but whose groups may have rights."""
     tenant_id: str | None
     subjects: tuple[str, ...]
-    """Whose bindings count: the principal's id, and `group:NAME` of each group."""
+    """The subjects whose bindings count: the principal's id, and `group:NAME` for each group."""
     credential: Credential | None
     expires_us: int
-    """From when on all of it counts for nothing; EVER when it does not expire."""
+    """The instant from which on all of it counts for nothing; EVER when it does not expire."""
     ends: tuple[int, ...]
     """All instants at which it or one of its bindings expires."""

@@ -38,7 +38,7 @@ class Right(NamedTuple):
 
 
 EVERYTHING: Final = Right(parse_rule("allow * *:* on *", "everything", 1), None, ("*",), None)
-"""What somebody must have who moves the walls between tenants."""
+"""The right that is needed to move the walls between tenants."""
 
 
 _OF_DEVICES: Final = tuple(parse_rule(f"allow {one} *:* on *", "device", 1) for one in ("publish", "read"))

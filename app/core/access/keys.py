@@ -20,7 +20,7 @@ from zlib import crc32
 from app.core.characters import CROCKFORD, digits
 
 RandomBytes = Callable[[int], bytes]
-"""So many bytes that nobody can guess, as `secrets.token_bytes` makes them."""
+"""Returns so many bytes that nobody can guess, as `secrets.token_bytes` does."""
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_BYTES: Final = 32
@@ -29,9 +29,9 @@ _CHECKSUM_LENGTH: Final = 6
 _ID_BYTES: Final = 5  # 40 bits: 8 characters of 5
 
 PREFIX: Final = "homing_"
-"""With what all keys begin, and no token of an issuer does."""
+"""The beginning of all keys, and of no token of an issuer."""
 PATTERN: Final = f"{PREFIX}[{CROCKFORD}]{{8}}_[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9A-Za-z]{{{_CHECKSUM_LENGTH}}}"
-"""What a key looks like, as a regular expression for scanners."""
+"""The form of a key, as a regular expression for scanners."""
 _PATTERN: Final = re.compile(PATTERN)
 
 

@@ -16,13 +16,13 @@ from app.core.access.rules import AccessRule, Limit, Per
 
 MOST_BUCKETS: Final = 10_000
 MOST_TOLD: Final = 200
-"""Of so many buckets, those that are asked for most, the others are told."""
+"""The buckets of which other nodes are told: those that are asked for most."""
 EQUAL: Final = 0.05
-"""Which part of a limit is shared equally, so that a node that nobody has asked yet has something to give."""
+"""The part of a limit that is shared equally, so that a node that nobody has asked yet has something to give."""
 _LEAST: Final = 0.05
 """A demand (requests in a second) that counts for none any more."""
 _OPEN: Final = "open\n"
-"""What the key begins with under which nodes tell how many places of a limit are taken."""
+"""The beginning of the key under which nodes tell how many places of a limit are taken."""
 
 
 def bucket_of(standing: CallerStanding, caller: Caller, rule: AccessRule, device: str) -> str:

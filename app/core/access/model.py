@@ -60,7 +60,7 @@ class Credential:
     scheme: Scheme
     name: str
     digest: bytes | None = field(default=None, repr=False)
-    """Of a key: SHA-256 of its secret, which is not kept."""
+    """The SHA-256 of a key's secret; the secret is not kept."""
     issuer: str | None = None
     subject: str | None = None
     narrow: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Binding:
     subject: str
     role: str
     tenant_id: str | None
-    """Where it counts; None: in every tenant."""
+    """The tenant in which the binding counts; None: in every tenant."""
     devices: tuple[str, ...] = ("*",)
     """Narrows the role to devices that fit one of these patterns."""
     expires_us: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from app.core.characters import named
@@ -78,7 +79,18 @@ def expression(pattern: str) -> str:
 
 def fits(pattern: str, name: str) -> bool:
     """True if the name fits the pattern."""
-    return re.fullmatch(expression(pattern), name) is not None
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def fits_any(patterns: tuple[str, ...], name: str) -> bool:
+    """True if the name fits one of the patterns; profiles ask for the same few with each command."""
+    return any(fits(pattern, name) for pattern in patterns)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(expression(pattern))
 
 
 def covers(wide: str, narrow: str) -> bool:

@@ -10,7 +10,7 @@ from app.core.access.changes import Change, Entry, Put, Remove, Revoke, identity
 from app.core.access.model import Binding, Credential, Device, Document, Principal, Role, Tenant
 
 Key = tuple[type[Entry], str, str | None]
-"""What tells an entry from all others."""
+"""The parts that tell an entry from all others."""
 E = TypeVar("E")
 
 _SECTIONS: Final[Mapping[type[Entry], str]] = {

@@ -62,7 +62,7 @@ class AccessDecision:
 
 
 Asked = tuple[Caller, Action, str, str, str, str | None]
-"""By whom, and the parts of a `Question`."""
+"""The caller, and the parts of a `Question`."""
 
 
 class AccessAnswer(NamedTuple):

@@ -51,7 +51,7 @@ class Action(StrEnum):
 
 
 QUEUE_PLACE: Final = "queue/"
-"""Before the name of a queue in the place of a device, in rules and in questions."""
+"""The text before the name of a queue in the place of a device, in rules and in questions."""
 EXCHANGE_PLACE: Final = "exchange/"
 """The same of an exchange."""
 _PLACES: Final = (QUEUE_PLACE, EXCHANGE_PLACE)
@@ -107,7 +107,7 @@ class AccessRule:
 
     role: str
     line: int
-    """From 1."""
+    """The number of the line, from 1."""
     text: str = field(compare=False)
     effect: Effect
     action: Action | None

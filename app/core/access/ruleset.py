@@ -45,7 +45,7 @@ class CompiledRules:
         self.denies: Final = Union([rule for rule in rules if rule.effect is Effect.DENY])
         self.allows: Final = Union([rule for rule in rules if rule.effect is Effect.ALLOW])
         self.conditions: Final = Union([rule for rule in rules if rule.effect in (Effect.REQUIRE, Effect.LIMIT)])
-        """Those that require or limit something."""
+        """The rules that require or limit something."""
 
 
 class RuleSet:

@@ -51,7 +51,7 @@ class HeldRules:
     """The rules that somebody's bindings give for the devices of one tenant."""
 
     always: RuleSet
-    """Of those bindings that are for all devices and do not expire."""
+    """The rules of the bindings that are for all devices and do not expire."""
     sometimes: tuple[Grant, ...]
 
 
@@ -69,11 +69,11 @@ class Snapshot:
     identities: Mapping[tuple[str, str], str]
     """Ids of credentials by issuer and subject."""
     narrows: Mapping[str, RuleSet]
-    """What narrows a key, by the id of the credential."""
+    """The rules that narrow a key, by the id of the credential."""
     roles: Mapping[tuple[str | None, str], RuleSet]
-    """By tenant and name."""
+    """The rules of each role, by tenant and name."""
     grants: Mapping[str, tuple[Grant, ...]]
-    """By the subject of the binding."""
+    """The grants, by the subject of the binding."""
     devices: Mapping[str, Device]
     counts_open: bool = False
     """True if a rule limits how many commands may be open."""
@@ -86,7 +86,7 @@ class Snapshot:
     )
     _together: Memo[tuple[RuleSet, ...], RuleSet] = field(default_factory=Memo, init=False, repr=False, compare=False)
     known: Memo[bytes, tuple[Caller, int]] = field(default_factory=Memo, init=False, repr=False, compare=False)
-    """Who has shown a key, and until when it counts, by the SHA-256 of what they have shown."""
+    """The caller who has shown a key, and the instant until which it counts, by the SHA-256 of the key."""
 
     @classmethod
     def of(cls, document: Document) -> Snapshot:

@@ -23,7 +23,8 @@ DIRECTORY: Final = "directory"
 REMOVALS: Final = "removals"
 """The writer that tells which old lines were removed. Its own are never removed."""
 MANY: Final = "*"
-"""What stands beside a line that tells of several things, where one of them would be named. No device has this id."""
+"""The value that stands beside a line that tells of several things, where one of them would be named. No device has
+this id."""
 MOST_DESCRIBED: Final = 100
 """Changes of one version that are described one by one."""
 _LONGEST: Final = 256

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 AuditFact = dict[str, Any]
-"""What happened, by name."""
+"""The parts of something that happened, by name."""
 AuditRow = list[Any]
 
 _COMMAND: Final = ("command", "device", "profile", "method", "state", "ended")

@@ -28,7 +28,7 @@ class BrokerBounds:
     """The longest that a session lives without its connection."""
     sessions: int = 20_000
     subscriptions: int = 1_024
-    """For one session."""
+    """The subscriptions of one session."""
     all_subscriptions: int = 200_000
     topic_bytes: int = 1_024
     levels: int = 32

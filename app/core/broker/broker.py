@@ -69,7 +69,7 @@ class Broker:
         self._clock: Final = clock
         self.stopping = False
         """True from `stop` on."""
-        self._room = WaitingRoom(bounds.waiting_bytes, self.sessions)
+        self._room = WaitingRoom(bounds.waiting_bytes, self.sessions, self.now)
 
     @property
     def taken(self) -> int:
@@ -188,8 +188,8 @@ class Broker:
         if session.will is not None:
             session.will_at = now + session.will.properties.number(Property.WILL_DELAY_INTERVAL)
         session.ends_at = now + max(0, session.expiry)
-        self._do_due(session, now)
         session.permit = self.door.absent(session.owner, session.permit.reminder)
+        self._do_due(session, now)
 
     def publish(self, message: Message) -> bool:
         """Keep it, if it is to be retained, and give it to all who subscribed; whether there were any."""
@@ -231,7 +231,7 @@ class Broker:
         if will is None:
             return
         session.changed()
-        if not session.permit.may_publish(will.topic):  # any more
+        if not session.permit.publishes(will.topic):  # it may not any more
             self.counters["broker.denied.publish"] += 1
             return
         self.publish(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 V3, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 _UNANSWERED: Final = {ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR}
-"""Whoever begins like this is most likely no client of MQTT."""
+"""The faults that a connection gets no answer to: somebody who begins like this is most likely no client of MQTT."""
 _UNANSWERED_IN_V3: Final = {*_UNANSWERED, ReasonCode.TOPIC_NAME_INVALID}
 """3.1.1 has no return code for the topic of a will [MQTT-3.2.2-6 of 3.1.1]."""
 
@@ -312,7 +312,7 @@ class BrokerConnection:
 
     def _published(self, packet: Publish, topic: str, session: ClientSession) -> ReasonCode:
         broker = self._broker
-        if not session.permit.may_publish(topic):
+        if not session.permit.publishes(topic):
             broker.counters["broker.denied.publish"] += 1
             return ReasonCode.NOT_AUTHORIZED
         message = Message(

@@ -10,7 +10,7 @@ from app.core.broker.codes import Property
 from app.core.broker.properties import NO_PROPERTIES, Properties
 
 _OF_ONE_HOP = (Property.TOPIC_ALIAS, Property.WILL_DELAY_INTERVAL)
-"""They are for the server: an alias is of one connection."""
+"""The properties that are for the server alone: an alias is of one connection."""
 _MOST_SECONDS = 2**32 - 1
 """The longest expiry that can be told."""
 OVERHEAD = 256

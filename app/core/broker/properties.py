@@ -16,7 +16,7 @@ P, T = Property, PacketType
 PAIR_OVERHEAD: Final = 64
 """Bytes that a user property takes besides its two texts, roughly."""
 WILL: Final = 0
-"""In place of a packet type: the properties of a will (section 3.1.3.2)."""
+"""The value in place of a packet type for the properties of a will (section 3.1.3.2)."""
 
 _ACKS: Final = (T.PUBACK, T.PUBREC, T.PUBREL, T.PUBCOMP)
 _MESSAGE: Final = (T.PUBLISH, WILL)

@@ -37,6 +37,9 @@ class Permit(Protocol):
     def may_publish(self, topic: str) -> bool:
         """Return True if the client may publish to the topic name."""
 
+    def publishes(self, topic: str) -> bool:
+        """Return what `may_publish` does, for a message that is published now: some of them go on record."""
+
     def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:
         """Return True if the client may have the filter, also as a member of a share. Each message is judged again.
 
@@ -76,6 +79,9 @@ class _EverythingPermit:
 
     def may_publish(self, topic: str) -> bool:  # noqa: ARG002 - as the port says
         return True
+
+    def publishes(self, topic: str) -> bool:
+        return self.may_publish(topic)
 
     def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:  # noqa: ARG002
         return True

@@ -86,7 +86,7 @@ class ClientSession:
         self.received: set[int] = set()
         """Packet identifiers of QoS 2 from the client that it has not released."""
         self.inflight: dict[int, Outgoing] = {}
-        """By packet identifier, in the order in which they were sent first."""
+        """The messages on their way, by packet identifier, in the order in which they were sent first."""
         self.waiting = Backlog()
         self.expiry: float = 0
         """Seconds that it lives without a connection."""
@@ -206,6 +206,12 @@ class ClientSession:
         """Drop the message that has waited longest, and count it by the reason."""
         self._let_go(self.waiting.popleft())
         self._drop(reason)
+
+    def forget_expired(self, now: float) -> None:
+        """Drop and count the messages that have waited for too long."""
+        for one in self.waiting.take_expired(now):
+            self._let_go(one)
+            self._drop("expired")
 
     def restore(self, place: int, outgoing: Outgoing) -> bool:
         """A message from the disk, in the order of places; False if there is no room for it."""

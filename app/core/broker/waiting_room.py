@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 AIR: Final = 64
 """This part of the room is made free at once when it is full, so that not each message looks for the fullest."""
+
+LOOK_SECONDS: Final = 1.0
+"""All that waits is looked at no more often: it may be some hundred thousand messages."""
 
 
 class Backlog:
@@ -46,6 +49,14 @@ class Backlog:
         self.size -= outgoing.size + outgoing.message.size
         return outgoing
 
+    def take_expired(self, now: float) -> list[Outgoing]:
+        """Take out those that nobody should get any more."""
+        expired = [one for one in self._waiting if one.message.expired(now)]
+        if expired:
+            self._waiting = deque(one for one in self._waiting if not one.message.expired(now))
+            self.size -= sum(one.size + one.message.size for one in expired)
+        return expired
+
     def clear(self) -> None:
         """Take all out."""
         self._waiting.clear()
@@ -55,9 +66,12 @@ class Backlog:
 class WaitingRoom:
     """Counts the bytes of all messages that sessions hold: each message once, however many sessions hold it."""
 
-    def __init__(self, bound: int, sessions: Mapping[str, ClientSession]) -> None:
+    def __init__(self, bound: int, sessions: Mapping[str, ClientSession], now: Callable[[], float]) -> None:
         self._bound = bound
         self._sessions = sessions
+        self._now = now
+        self._looked = -LOOK_SECONDS
+        """The instant at which what has expired was looked for."""
         self._holders: Counter[int] = Counter()
         """The number of holders, by the identity of the message, which somebody holds as long as it is in here."""
         self.taken = 0
@@ -78,7 +92,8 @@ class WaitingRoom:
     def take_from_fullest(self, outgoing: Outgoing) -> bool:
         """Hold it where there was no room: the sessions for which most waits lose their oldest messages.
 
-        So nobody is harmed by a client that stays away, or does not read. False if that does not make room.
+        Before them go those that have expired. So nobody is harmed by a client that stays away, or does not read. False
+        if that does not make room.
         """
         wanted = self._bound - self._size_of(outgoing)
         if wanted >= 0:
@@ -94,11 +109,20 @@ class WaitingRoom:
             del self._holders[id(message)]
             self.taken -= message.size
 
+    def _forget_expired(self) -> None:
+        now = self._now()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        for session in self._sessions.values():
+            session.forget_expired(now)
+
     def _size_of(self, outgoing: Outgoing) -> int:
         message = outgoing.message
         return outgoing.size + (0 if id(message) in self._holders else message.size)
 
     def _shrink_to(self, most: int) -> None:
+        self._forget_expired()
         fullest = [(-one.waiting.size, name) for name, one in self._sessions.items() if one.waiting]
         heapq.heapify(fullest)
         while fullest and self.taken > most:

@@ -8,7 +8,7 @@ from typing import Final
 from app.core.broker.codes import PacketError, ReasonCode, malformed
 
 MOST_REMAINING: Final = 268_435_455
-"""What four bytes of remaining length can say [MQTT-1.5.5]."""
+"""The largest number that four bytes of remaining length can say [MQTT-1.5.5]."""
 MOST_STRING: Final = 65_535
 """Bytes of the longest string or binary data."""
 _MOST_BYTES: Final = 4

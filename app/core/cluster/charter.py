@@ -28,6 +28,23 @@ class Charter:
         body = f"{purpose}\0{text}".encode()
         return blake2b(body, digest_size=_SIGNATURE_BYTES, key=self.key[: blake2b.MAX_KEY_SIZE]).hexdigest()
 
+    def seal(self, once: str, secret: str) -> str:
+        """The secret as only nodes of this cluster can read it, in hexadecimal digits; `once` names no other secret.
+
+        ValueError if it has more than 64 bytes.
+        """
+        return self._padded(once, secret.encode()).hex()
+
+    def unseal(self, once: str, sealed: str) -> str:
+        """The secret that `seal` was given; ValueError if this is none."""
+        return self._padded(once, bytes.fromhex(sealed)).decode()
+
+    def _padded(self, once: str, data: bytes) -> bytes:
+        if len(data) > blake2b.MAX_DIGEST_SIZE:
+            raise ValueError(f"{len(data)} bytes are no such secret; allowed are {blake2b.MAX_DIGEST_SIZE}")
+        pad = blake2b(f"seal\0{once}".encode(), key=self.key[: blake2b.MAX_KEY_SIZE]).digest()
+        return bytes(one ^ other for one, other in zip(data, pad, strict=False))
+
     def signed(self, purpose: str, text: str, code: str) -> bool:
         """True if this code was made by `sign` for this text."""
         return compare_digest(self.sign(purpose, text).encode(), code.encode())

@@ -6,11 +6,14 @@
 A node also asks who is there (`who`), and each node answers (`here`); an answer names the incarnation that asked in
 front of its signature. One that has lost the store asks who has it (`store`), and a node that has had it all the while
 answers (`stored`). So that its responses come to those, the one that asked leaves its session to them (`left`).
+
+Behind the incarnation that asked, which may be empty, stands the secret part of the session's MQTT client id, sealed:
+so a session of which the store has forgotten everything can be adopted. Nodes of 0.2.0 say none, and do not read it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -42,6 +45,8 @@ class SessionNotice:
     node_id: str
     incarnation: str
     asker: str = ""
+    secret: str = field(default="", repr=False)
+    """The part of the session's MQTT client id that nobody can guess; empty where nothing was said of it."""
 
 
 def notice_topic(charter: Charter) -> str:
@@ -51,7 +56,8 @@ def notice_topic(charter: Charter) -> str:
 
 def encode_notice(notice: SessionNotice, charter: Charter) -> bytes:
     """The payload."""
-    text = f"{notice.word} {notice.node_id} {notice.incarnation} {notice.asker}".rstrip()
+    sealed = charter.seal(notice.incarnation, notice.secret)
+    text = f"{notice.word} {notice.node_id} {notice.incarnation} {notice.asker} {sealed}".rstrip()
     return f"{text} {charter.sign(_PURPOSE, text)}".encode()
 
 
@@ -60,5 +66,6 @@ def decode_notice(payload: bytes, charter: Charter) -> SessionNotice:
     text, _, signature = payload.decode("ascii").rpartition(" ")
     if not charter.signed(_PURPOSE, text, signature):
         raise ValueError("not signed by this cluster")
-    word, node_id, incarnation, *asker = text.split(" ")
-    return SessionNotice(Word(word), node_id, incarnation, *asker[:1])
+    word, node_id, incarnation, *more = text.split(" ")
+    asker, sealed, *_ = [*more, "", ""]
+    return SessionNotice(Word(word), node_id, incarnation, asker, charter.unseal(incarnation, sealed))

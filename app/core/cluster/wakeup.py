@@ -21,7 +21,8 @@ from app.core.commands.routing import Outcome
 INLINE_MAX: Final = 4096
 NO_TRACE: Final = "-"
 WATCHED: Final = b"\0watch "
-"""In front of the id of a command to which something has happened, for nodes that watch it: a hint, and no wake-up."""
+"""The bytes in front of the id of a command to which something has happened, for nodes that watch it: a hint, and no
+wake-up."""
 
 
 def decode_wake_up(data: bytes) -> tuple[str, Outcome | None]:

@@ -11,9 +11,10 @@ from app.core.commands.command import Command, CommandState, Hold, IfOffline
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import HeardState
 from app.core.profiles.lanes import CommandLane
+from app.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Expectation:
     """One place where a response may arrive. `value` is set for Correlation.VALUE only."""
 
@@ -55,7 +56,7 @@ class HoldRequest:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Registration:
     """All that the store needs in order to recognise the responses of one command.
 

@@ -12,6 +12,7 @@ from app.core.commands.approval import Approval
 from app.core.errors import IllegalTransitionError
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.lanes import CommandLane
+from app.core.values import value
 
 
 class CommandState(StrEnum):
@@ -155,7 +156,7 @@ class Hold:
         return self.approval.until if self.approval is not None and self.awaits_approval else self.until
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Command:
     """A command as the store knows it. Instants are microseconds since the Unix epoch on the store's clock.
 

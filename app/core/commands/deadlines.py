@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 VERSION: Final = 1
-"""Of the file; a node refuses any other."""
+"""The version of the file; a node refuses any other."""
 LONGEST: Final = timedelta(days=30)
 NO_GROUP: Final = ""
 """The group of devices whose id does not match the rule, and of rows that hold for all devices of a method."""

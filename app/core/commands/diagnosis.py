@@ -15,7 +15,7 @@ from app.core.commands.misses import NEAR, MissedMessage, Near
 from app.core.commands.reach import DeliveryProgress
 
 RECENT_US: Final = 600_000_000
-"""What was heard longer ago than that before the end of a command says nothing about it."""
+"""A message that was heard longer than this before the end of a command says nothing about it."""
 
 
 def decision_of(command: Command) -> ApprovalDecision | None:

@@ -16,7 +16,7 @@ from app.core.commands.command import Command, CommandState
 MOST_REPORTS: Final = 200
 """The most reports of a command that are kept; lua/commands/respond.lua has it, too."""
 EDGE: Final = 50
-"""So many of the first and of the latest ones are kept as they are: what lies between is thinned."""
+"""The number of the first and of the latest reports that are kept as they are; the others between them are thinned."""
 MOST_REPORT_BYTES: Final = 8192
 """A longer report is counted, and is kept only as long as it is the latest."""
 LATE_STATES: Final = frozenset({CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT})

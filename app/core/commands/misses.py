@@ -10,9 +10,9 @@ SAME_TOPIC: Final = 3
 SAME_DEVICE: Final = 2
 IN_TIME: Final = 1
 SAME_ID: Final = 3
-"""Also of an id that differs a little, as one does that was changed on its way."""
+"""The score of the same id, or of one that differs a little because it was changed on its way."""
 NEAR: Final = 4
-"""From this score on a miss says something about the command."""
+"""A miss with at least this score says something about the command."""
 MOST_EDITS: Final = 2
 MOST_GOT: Final = 64
 """The characters of a foreign id that are kept."""
@@ -43,7 +43,7 @@ class Target:
     topics: Collection[str]
     since: int
     until: int
-    """Between which instants (µs) it was open, with some room for clocks."""
+    """The end (µs) of the time from `since` in which it was open, with some room for clocks."""
 
 
 @dataclass(frozen=True, slots=True)

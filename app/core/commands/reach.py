@@ -28,7 +28,7 @@ class DeliveryProgress:
 
 
 NOTHING_KNOWN: Final = DeliveryProgress()
-"""Of a command whose home node died or was restarted: what it knew went with it."""
+"""The progress of a command whose home node died or was restarted: the node's knowledge went with it."""
 NEVER_LEFT: Final = DeliveryProgress(published=False, acknowledged=False)
 
 

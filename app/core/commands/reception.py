@@ -29,7 +29,7 @@ class Reception(NamedTuple):
     received_at: int | None
     correlation: Correlation
     size: int
-    """Of the payload, in bytes."""
+    """The size of the payload, in bytes."""
     finding: bytes | None = None
     """The finding of a probe, as `ProbeFinding.to_json` writes it, where there was no response."""
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from app.core.commands.command import CommandState
 from app.core.commands.reception import Reception
+from app.core.values import value
 
 
 class Follower(NamedTuple):
@@ -17,7 +18,7 @@ class Follower(NamedTuple):
     device_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """The end of a command. `finished_at` is in microseconds since the epoch on the store's clock; texts are JSON.
 
@@ -60,7 +61,7 @@ class MatchResult(StrEnum):
     """The command exists, and expects its response on another topic, or in the words of another profile."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Recorded:
     """The store's account of a response.
 
@@ -77,14 +78,14 @@ class Recorded:
     trace: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeliverLocally:
     """A caller may be parked on this node: complete its waiter."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Forwarded:
     """Only other nodes wait; their wake-ups are on the way."""
 

@@ -16,7 +16,7 @@ from app.core.commands.command import CommandState
 from app.core.identifiers import PARTITIONS
 
 MOST_HAPPENINGS: Final = 1000
-"""About how many are kept of a partition; lua/parts/news.lua has it, too."""
+"""The happenings that are kept of a partition, roughly; lua/parts/news.lua has the number, too."""
 MOST_TEXT: Final = 1024
 """Bytes of a progress or error that are told here; a longer one stands with its command. Likewise."""
 ROUND: Final = 16

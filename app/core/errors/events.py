@@ -64,7 +64,11 @@ class QuotaError(EventLogError):
 
 
 class FencedError(EventLogError):
-    """Somebody with a later right to write has taken over."""
+    """Somebody with a later right to write has taken over: one with this `epoch`."""
+
+    def __init__(self, message: str, epoch: int) -> None:
+        super().__init__(message)
+        self.epoch = epoch
 
 
 class DamagedEventsError(EventLogError):

@@ -12,7 +12,7 @@ from app.core.events.event import Entry, Position
 MOST_WRITERS: Final = 64
 """Writers of a shard whose last batch is known: of those that have appended last."""
 CALL_KNOWN_US: Final = 120_000_000
-"""For so long the call of an append is known: whoever repeats it does so sooner."""
+"""The time for which the call of an append is known: a caller who repeats it does so sooner."""
 MOST_CALLS: Final = 65_536
 """Calls of a shard that are known, where they are kept in the memory of the process."""
 
@@ -32,7 +32,7 @@ class CallId(NamedTuple):
 
     text: str
     key: str = ""
-    """What the caller may use for this call alone."""
+    """The key that the caller may use for this call alone."""
 
 
 def call_of(caller: str, key: str, database: str, entries: Iterable[Entry]) -> CallId:

@@ -20,21 +20,21 @@ An instant and an order: `max(last + 1, now)`.
 """
 
 BEGINNING: Final[Position] = 0
-"""Before the first event."""
+"""The position before the first event."""
 END: Final[Position] = 2**62
-"""After every event."""
+"""The position after every event."""
 OWN: Final = "$homing/"
-"""What the topics of Homing itself begin with."""
+"""The beginning of the topics of Homing itself."""
 EXCHANGES: Final = "$exchange/"
-"""What topics of what is said in exchanges begin with; tenant, name and key follow."""
+"""The beginning of the topics of messages in exchanges; tenant, name and key follow."""
 RESERVED: Final = (OWN, "$SYS/", EXCHANGES)
-"""What callers say nothing on: forged presence would end commands, and so on."""
+"""The beginnings of topics on which callers say nothing: forged presence would end commands, and so on."""
 MOST_VALUES: Final = 100_000
 MOST_VALUE_BYTES: Final = 256 * 1024 * 1024
 MAX_TOPIC_BYTES: Final = 1024
 MAX_VALUE_BYTES: Final = MAX_BYTES
 OWN_BYTES: Final = 4096
-"""What Homing's own entries may have beside that: an envelope around what a device said fits."""
+"""The bytes that Homing's own entries may have beside that: an envelope around a device's message fits."""
 MAX_ENTRIES: Final = 512
 """Entries of one append."""
 

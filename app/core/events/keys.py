@@ -3,7 +3,7 @@
 | key | type | content | ends |
 |---|---|---|---|
 | `mqtt:slab:{t}:<generation>` | stream | blocks; the id is the position of the last event | with its generation |
-| `mqtt:shard:{t}` | hash | head, generation, epoch; up to where it is cold, and a version of that | never |
+| `mqtt:shard:{t}` | hash | head, generation, epoch; how far it is cold, and a version of that; what it forgot | never |
 | `mqtt:cuts:{t}` | hash | generation → first, last, count and size of what is in it | never |
 | `mqtt:cold:{t}` | hash | generation → the same, and its files in the cold tier | with its generation |
 | `mqtt:latest:{t}` | hash | topic → position and record of its last value | never |
@@ -17,12 +17,16 @@
 | `mqtt:structures:<database>` | hash | structures of topics | with the oldest generation |
 | `mqtt:database:<database>` | string | its number of shards | never |
 | `mqtt:role:{<name>}` | string | who holds a role | lease time |
-| `mqtt:epoch:{<name>}` | string | how often it was taken | never |
+| `mqtt:epoch:{<name>}` | string | the number of the latest turn | never |
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.core.events.event import Shard
+
+_ESCAPES: Final = str.maketrans({one: f"%{ord(one):X}" for one in "%{}"})
 
 
 def slabs(shard: Shard) -> str:
@@ -76,8 +80,11 @@ def writers(shard: Shard) -> str:
 
 
 def cursors(owner: str) -> str:
-    """The cursors of a caller; nobody is asked who they are where `owner` is empty."""
-    return f"mqtt:cursors:{owner or '-'}"
+    """The cursors of a caller; nobody is asked who they are where `owner` is empty.
+
+    An issuer may call its people what it likes: a brace would choose the slot.
+    """
+    return f"mqtt:cursors:{owner.translate(_ESCAPES) or '-'}"
 
 
 def structures(database: str) -> str:

@@ -17,7 +17,7 @@ MOST_OF_OWNER: Final = 256
 """Cursors of one caller."""
 MOST_CURSOR_BYTES: Final = 8192
 KEPT: Final = timedelta(days=365)
-"""For so long Redis keeps the cursors of a caller who commits none."""
+"""The time for which Redis keeps the cursors of a caller who commits none."""
 _NAME: Final = re.compile(NAME, re.ASCII)
 _VERSION: Final = 1
 

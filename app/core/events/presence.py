@@ -16,7 +16,7 @@ MOST_DEVICES: Final = 200_000
 PREFIX: Final = "$homing/devices/"
 SUFFIX: Final = "/presence"
 FILTER: Final = f"{PREFIX}+{SUFFIX}"
-"""Of the topics on which changes are told. `#` does not mean them."""
+"""The filter of the topics on which changes are told. `#` does not match them."""
 KIND: Final = "homing:presence"
 _TOPIC: Final = re.compile(re.escape(PREFIX) + "([^/]+)" + re.escape(SUFFIX))
 
@@ -101,6 +101,15 @@ class Presences:
         known.online = online
         self._patient(device_id, known, offline_after, now)
         return Change(device_id, online, known.patience) if changed else None
+
+    def undo(self, device_id: str, *, online: bool) -> None:
+        """A change could not be told: the next sign of the device is one again, or the next look at its silence."""
+        known = self._known.get(device_id)
+        if known is None or known.online is not online:
+            return
+        known.online = not online
+        if known.online and known.until is not None and not known.queued:
+            self._queue(device_id, known, known.until)
 
     def again(self, now: float) -> None:
         """Silence counts from now on: nobody could be heard before."""

@@ -23,9 +23,9 @@ class Quota:
     most: int
     discard: Discard
     about: str
-    """What it bounds, for people."""
+    """The thing that the quota bounds, for people."""
     setting: str
-    """Which setting says so."""
+    """The setting that gives the quota."""
 
     def taken(self, sizes: Mapping[str, int]) -> int:
         """The bytes that its databases take, of the sizes of all."""

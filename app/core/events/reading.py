@@ -16,7 +16,7 @@ from app.core.events.event import BEGINNING, END, Event, Position
 from app.core.topics import matches
 
 EVERYTHING: Final = ""
-"""In the place of a filter: also topics that begin with `$`, which `#` does not mean."""
+"""The text in the place of a filter that also matches topics that begin with `$`, which `#` does not."""
 MOST_SCANNED: Final = 20_000
 """Events that one reading looks at, whether they fit or not: it bounds how long it takes."""
 MOST_READ_BYTES: Final = 16 * 1024 * 1024
@@ -25,7 +25,7 @@ MOST_PICKED: Final = 128
 """Events that one call reads by their positions."""
 
 CURSOR: Final = "1(?:-[0-9a-z]{1,13}){1,256}"
-"""What one looks like, for documentation."""
+"""The form of a cursor, as a regular expression for documentation."""
 _CURSOR: Final = re.compile(CURSOR)
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -56,13 +56,26 @@ class Reading:
 class Slice(NamedTuple):
     """Events of one shard in their order, and up to where the shard has been looked at; `more` when not to its end.
 
-    Up to `lost` something was left out that cannot be read any more; 0: nothing was.
+    Up to `lost` something was left out that cannot be read any more, or was forgotten; 0: nothing was.
     """
 
     events: Sequence[Event]
     position: Position
     more: bool
     lost: Position = BEGINNING
+
+
+class ForgottenSpan(NamedTuple):
+    """Behind one position and up to another one a log may have had events that it has forgotten."""
+
+    after: Position
+    until: Position
+
+
+def forgotten_until(spans: Sequence[ForgottenSpan], after: Position, position: Position) -> Position:
+    """The position up to which a reader misses what was forgotten, who comes from one to another; 0: nothing."""
+    met = (one for one in spans if after < one.until and one.after < position)
+    return max((min(one.until, position) for one in met), default=BEGINNING)
 
 
 class Picked(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 FIRST_LEVEL: Final = 100
 """Values that the first level may have before it varies."""
 OTHER_LEVELS: Final = 10
-"""Likewise of each level below."""
+"""The same number for each level below."""
 MOST: Final = 2_000
 """Structures that are learned in one generation; topics that would make more share one stream."""
 MOST_NODES: Final = 10_000
@@ -69,7 +69,7 @@ class Structures:
         self._taken = {stream_id(OTHERS)}
         self._cache: dict[str, str] = {}
         self._meetings: dict[str, tuple[int, Meeting]] = {}
-        """By filter, and how many structures there were: they only grow more."""
+        """The meetings by filter, each with the number of structures that there were then: meetings only grow."""
         self._met: Counter[str] = Counter()
         for structure in known:
             self.teach(structure)

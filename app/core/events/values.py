@@ -13,7 +13,8 @@ from app.core.errors import QuotaError
 from app.core.events.event import OWN, Database
 
 Bound: TypeAlias = Literal["last_value", "last_value_bytes", "last_value_share", "last_value_bytes_share"]
-"""What leaves no room, as it is counted: the bound of their number or of their bytes, or what is kept for others."""
+"""The bound that leaves no room, as it is counted: that of the number of values, that of their bytes, or either of them
+because the room is kept for others."""
 _REASONS: Final[Mapping[Bound, str]] = {
     "last_value": "as many as HOMING_EVENTS_VALUES allows",
     "last_value_bytes": "as many bytes as HOMING_EVENTS_VALUES_BYTES allows",

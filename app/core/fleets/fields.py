@@ -13,6 +13,8 @@ from app.core.errors import InvalidInputError
 from app.core.payload import kind_in_words
 
 SHORTEST: Final = timedelta(seconds=1)
+LONGEST_TEXT: Final = 256
+"""The characters of a label, of its value, and of a text that a device may have said."""
 _PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
 
 
@@ -64,6 +66,12 @@ def list_of(field: str, value: object, most: int) -> list[Any]:
     if len(value) > most:
         raise InvalidInputError(field, f"has {len(value)} entries; allowed are {most}")
     return value
+
+
+def check_length(field: str, text: str) -> None:
+    """InvalidInputError where a text is longer than any that a run is compared with: each who reads the run gets it."""
+    if len(text) > LONGEST_TEXT:
+        raise InvalidInputError(field, f"has {len(text)} characters; allowed are {LONGEST_TEXT}")
 
 
 def in_short(value: object) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
 from app.core.errors import InvalidInputError
-from app.core.fleets.fields import in_short, list_of, members_of, number_of, percent_of
+from app.core.fleets.fields import check_length, in_short, list_of, members_of, number_of, percent_of
 from app.core.payload import kind_in_words
 
 MOST_BUDGETS: Final = 4
@@ -46,6 +46,56 @@ class LabelBudget:
         return {"label": self.label, "most": self.most}
 
 
+class LabelKinds:
+    """The labels that budgets go by: the kind of each target, and the values of each kind."""
+
+    def __init__(self, values: Iterable[Sequence[str]]) -> None:
+        known: dict[tuple[str, ...], int] = {}
+        self.of: Final = [known.setdefault(tuple(one), len(known)) for one in values]
+        self.values: Final = tuple(known)
+
+
+class LabelRoom:
+    """The room that budgets leave besides the targets in flight."""
+
+    def __init__(self, budgets: Sequence[LabelBudget], kinds: LabelKinds, flying: Iterable[int] = ()) -> None:
+        self.kinds: Final = kinds
+        self.full: Final[set[int]] = set()
+        """Kinds of which it is known that they have no room: it never grows, and thousands may be of one kind."""
+        self._budgets = budgets
+        self._taken: tuple[dict[str, int], ...] = tuple({} for _ in budgets)
+        for index in flying:
+            self._take(index)
+
+    def has(self, index: int) -> bool:
+        """Return whether there is room for a target."""
+        kind = self.kinds.of[index]
+        if kind in self.full:
+            return False
+        of = zip(self._budgets, self._taken, self.kinds.values[kind], strict=True)
+        if all(used.get(value, 0) < budget.most for budget, used, value in of):
+            return True
+        self.full.add(kind)
+        return False
+
+    def takes(self, index: int) -> bool:
+        """Take the room for a target, if there is some; whether there was."""
+        if not self.has(index):
+            return False
+        self._take(index)
+        return True
+
+    def copy(self) -> LabelRoom:
+        """Return the same room, to try out what might take it."""
+        found = LabelRoom(self._budgets, self.kinds)
+        found._taken = tuple(dict(used) for used in self._taken)
+        return found
+
+    def _take(self, index: int) -> None:
+        for used, value in zip(self._taken, self.kinds.values[self.kinds.of[index]], strict=True):
+            used[value] = used.get(value, 0) + 1
+
+
 def read_goal(value: object) -> RunGoal:
     """Return the goal that a caller asks for; InvalidInputError."""
     members = members_of("done", value, ("succeeded", "then"))
@@ -70,6 +120,7 @@ def read_label(field: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         said = "is empty" if value == "" else f"is {kind_in_words(value)}"
         raise InvalidInputError(field, f"{said}; the name of a label is needed")
+    check_length(field, value)
     return value
 
 
@@ -82,25 +133,6 @@ def in_turn(values: Mapping[str, str]) -> list[str]:
         (turn, place, device) for place, devices in enumerate(groups.values()) for turn, device in enumerate(devices)
     )
     return [device for _, _, device in turns]
-
-
-def within(
-    budgets: Sequence[LabelBudget], values: Callable[[int], Sequence[str]], flying: Iterable[int], due: Iterable[int]
-) -> Iterator[int]:
-    """Yield those that are due and that the budgets allow besides what is in flight. `values` are labels of each."""
-    taken: list[dict[str, int]] = [{} for _ in budgets]
-
-    def take(index: int) -> None:
-        for used, value in zip(taken, values(index), strict=True):
-            used[value] = used.get(value, 0) + 1
-
-    for index in flying:
-        take(index)
-    for index in due:
-        of = zip(budgets, taken, values(index), strict=True)
-        if all(used.get(value, 0) < budget.most for budget, used, value in of):
-            take(index)
-            yield index
 
 
 def _budget(field: str, value: object) -> LabelBudget:

@@ -349,7 +349,8 @@ class FleetRun:
         forgiven = self.status.forgiven
         counts = {word: self._counts[mark] - forgiven.get(word, 0) for mark, word in ENDED_WORDS}
         ended = sum(counts.values())
-        return next((said for one in rules if (said := one.fault(counts, ended, len(self.marks)))), None)
+        total, first_wave = len(self.marks), self.ends[0]
+        return next((said for one in rules if (said := one.fault(counts, ended, total, first_wave))), None)
 
     def _abort(self, now: int, why: Why, said: str = "", by: str = "") -> None:
         self._go(RunEvent.ABORT, now, why, said, by)

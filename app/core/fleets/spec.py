@@ -100,17 +100,18 @@ class StopRule:
     of: tuple[str, ...]
     share: float | None
     count: int | None
-    after: int
-    """A share is judged when so many targets have ended, or all of them."""
+    after: int | None
+    """A share is judged when so many targets have ended, or all; None is USUAL_AFTER, or the first wave if smaller."""
     aborts: bool
 
-    def fault(self, counts: Mapping[str, int], ended: int, total: int) -> str | None:
+    def fault(self, counts: Mapping[str, int], ended: int, total: int, first_wave: int) -> str | None:
         """Say in a sentence why the run has to stop; None while it may go on. `ended` are all those that have ended."""
         bad = sum(counts.get(word, 0) for word in self.of)
         named = " or ".join(self.of)
         if self.count is not None:
             return f"{bad} targets are {named}; the rule stops at {self.count}" if bad >= self.count else None
-        if self.share is None or not bad or ended < min(self.after, total) or bad * 100 < self.share * ended:
+        least = min(USUAL_AFTER, first_wave) if self.after is None else min(self.after, total)
+        if self.share is None or not bad or ended < least or bad * 100 < self.share * ended:
             return None
         return (
             f"{bad} of {ended} targets that ended are {named}, which is {bad * 100 / ended:.3g}%; "
@@ -119,8 +120,9 @@ class StopRule:
 
     def to_json(self) -> dict[str, Any]:
         """The rule as it is kept and shown."""
-        bound = {"count": self.count} if self.share is None else {"share": f"{self.share:g}%", "after": self.after}
-        return {"of": list(self.of), **bound, "then": "abort" if self.aborts else "pause"}
+        bound = {"count": self.count} if self.share is None else {"share": f"{self.share:g}%"}
+        after = {} if self.after is None else {"after": self.after}
+        return {"of": list(self.of), **bound, **after, "then": "abort" if self.aborts else "pause"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +324,7 @@ def _rule(field: str, value: object) -> StopRule:
         if "after" in members:
             raise InvalidInputError(f"{field}.after", 'is of rules with "share"; this one has "count"')
         count = number_of(f"{field}.count", members["count"], 1, 1_000_000)
-        return StopRule(each, None, count, 0, aborts=then == "abort")
+        return StopRule(each, None, count, None, aborts=then == "abort")
     share = percent_of(f"{field}.share", members["share"], 'a share such as "5%", above 0% and up to 100%')
-    after = number_of(f"{field}.after", members.get("after", USUAL_AFTER), 1, 1_000_000)
+    after = number_of(f"{field}.after", members["after"], 1, 1_000_000) if "after" in members else None
     return StopRule(each, share, None, after, aborts=then == "abort")

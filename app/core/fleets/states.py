@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from app.core.errors import ConfigurationError, InvalidInputError
-from app.core.fleets.fields import in_short, list_of, members_of, read_length
+from app.core.fleets.fields import check_length, in_short, list_of, members_of, read_length
 from app.core.payload import MISSING, decode_json, kind_in_words, lookup
 from app.core.profiles.interlocks import InterlockCondition, InterlockInput, JudgedAs, LastWord, read_input, worst_of
 from app.core.topics import TopicTemplate
@@ -82,6 +82,7 @@ def _condition(field: str, value: object) -> InterlockCondition:
         raise InvalidInputError(
             f"{field}.path", f"{in_short(path)} is no path; allowed: keys of nested objects with dots between"
         )
+    check_length(f"{field}.path", path)
     if len(members) == 1:
         raise InvalidInputError(field, f"compares with nothing; allowed: {', '.join((*_LISTS, *_NUMBERS))}")
     lists = {name: _values(f"{field}.{name}", members[name]) for name in _LISTS if name in members}
@@ -97,6 +98,8 @@ def _values(field: str, value: object) -> tuple[Any, ...]:
     for one in listed:
         if isinstance(one, dict | list):
             raise InvalidInputError(field, f"has {kind_in_words(one)} in it; allowed: text, numbers, true, false, null")
+        if isinstance(one, str):
+            check_length(field, one)
     return tuple(listed)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.core.access.patterns import expression, validate_pattern
 from app.core.errors import InvalidInputError
-from app.core.fleets.fields import members_of
+from app.core.fleets.fields import check_length, members_of
 from app.core.fleets.states import read_state
 from app.core.identifiers import validate_device_id
 from app.core.payload import kind_in_words
@@ -22,9 +22,11 @@ from app.core.topics import TopicTemplate
 
 MOST_TARGETS: Final = 100_000
 SHOWN: Final = 100
-"""So many ids and patterns of a list are shown of what was asked for."""
+"""The ids and patterns of a list that are shown of the request."""
 DEEPEST: Final = 4
 MOST_LEAVES: Final = 32
+LONGEST_COMPARED: Final = 64
+"""The letters of a label that are compared with others: to compare a megabyte takes a second."""
 LEAVES: Final = ("devices", "labels", "profile", "online", "state")
 BRANCHES: Final = ("all", "any", "not")
 
@@ -151,9 +153,12 @@ def _devices(field: str, value: object) -> TargetSelector:
 def _labels(field: str, value: object) -> TargetSelector:
     if not isinstance(value, dict) or not value:
         raise InvalidInputError(field, 'needs an object of labels that is not empty, such as {"site": "north"}')
+    if len(value) > MOST_LEAVES:
+        raise InvalidInputError(field, f"has {len(value)} labels; allowed are {MOST_LEAVES}")
     for name, wanted in value.items():
         if not isinstance(wanted, str):
             raise InvalidInputError(f"{field}.{name[:64]}", f"is {kind_in_words(wanted)}; a string is needed")
+        check_length(f"{field}.{name[:64]}", max(name, wanted, key=len))
     labels: dict[str, Any] = dict(value)
     return TargetSelector(
         lambda device: all(device.labels.get(name) == wanted for name, wanted in labels.items()), (), from_record=True
@@ -222,6 +227,7 @@ def check_labels_of(targets: Iterable[TargetCandidate], labels: Mapping[str, str
     """
     known = {name for one in targets for name in one.labels} if labels else set()
     for label, member in labels.items():
-        near = [] if label in known else get_close_matches(label, known, n=1)
+        near = [] if label in known else get_close_matches(label[:LONGEST_COMPARED], known, n=1)
         if near:
-            raise InvalidInputError(member, f"{label[:64]!a} is a label that no target has; is {near[0]} meant?")
+            said = f"{label[:LONGEST_COMPARED]!a} is a label that no target has; is {near[0]} meant?"
+            raise InvalidInputError(member, said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app.core.access.patterns import fits
+from app.core.access.patterns import fits_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,4 +18,4 @@ class ApprovalRule:
 
     def binds(self, method: str) -> bool:
         """True if commands of this method need a second person."""
-        return any(fits(pattern, method) for pattern in self.methods)
+        return fits_any(self.methods, method)

@@ -18,7 +18,7 @@ Check = Callable[[JsonValue], None]
 """Raises InvalidInputError when the params are none of the method."""
 
 MISSPELT: Final = 0.88
-"""From this ratio of difflib on a name is taken for a misspelt one: `cover_opne` is 0.9, `camera_photo_stop` for
+"""A name with at least this ratio of difflib is taken for a misspelt one: `cover_opne` is 0.9, `camera_photo_stop` for
 `camera_photo_take` 0.82."""
 REMEMBERED: Final = 1024
 """Methods whose answer is remembered."""

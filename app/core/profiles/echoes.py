@@ -26,17 +26,18 @@ class Comparison(StrEnum):
     """As what a value of the state and what the command asked for are compared."""
 
     JSON = "json"
-    """As they are: `true` is not `1`, and 21 is 21.0."""
+    """Values are compared as they are: `true` is not `1`, and 21 is 21.0."""
     NUMBER = "number"
     """Numbers, also written as text."""
     BOOLEAN = "boolean"
-    """What is on and what is off, in the words of `_TRUTHS`."""
+    """Words for on and off, those of `_TRUTHS`."""
     TEXT = "text"
-    """As text, whatever the type: without regard to upper and lower case, and `true` is "True", 40 is "40.0"."""
+    """Values are compared as text, whatever their type: without regard to upper and lower case, and `true` is "True",
+    40 is "40.0"."""
     CONTAINS = "contains"
     """An object with at least these members, a list with at least such elements, at any depth; numbers by tolerance."""
     ANY = "any"
-    """Whatever stands there will do, as soon as the command asks for something."""
+    """Any value will do, as soon as the command asks for something."""
 
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")

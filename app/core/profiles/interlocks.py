@@ -13,10 +13,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from app.core.access.patterns import fits
+from app.core.access.patterns import fits_any
 from app.core.durations import format_duration
 from app.core.errors import UndecodableMessageError
 from app.core.payload import A_NUMBER, MISSING, JsonValue, Missing, kind_in_words, lookup
+from app.core.profiles.places import GeoCircle, point_of
 from app.core.profiles.sources import Decode
 from app.core.topics import TopicTemplate
 
@@ -60,6 +61,7 @@ class InterlockCondition:
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
+    within: GeoCircle | None = None
 
     def wanted(self) -> dict[str, JsonValue]:
         """The parts that are set, as they stand in the profile."""
@@ -70,6 +72,7 @@ class InterlockCondition:
             "at_most": self.at_most,
             "above": self.above,
             "below": self.below,
+            "within": None if self.within is None else self.within.wanted(),
         }
         return {name: value for name, value in said.items() if value is not None}
 
@@ -118,7 +121,7 @@ class Interlock:
 
     def binds(self, method: str) -> bool:
         """True if commands of this method are judged by it."""
-        return any(fits(pattern, method) for pattern in self.methods)
+        return fits_any(self.methods, method)
 
 
 class LastWord(NamedTuple):
@@ -178,14 +181,13 @@ def read_input(spec: InterlockInput, word: LastWord | None) -> InputValue:
 
 
 def _row(condition: InterlockCondition, inputs: Mapping[str, InputValue], params: JsonValue) -> dict[str, Any]:
-    head, *rest = condition.path
-    found = InputValue(params, None, None)
-    if head == INPUTS:
-        found, rest = inputs[rest[0]], rest[1:]
-    value = MISSING if found.value is MISSING else lookup(found.value, tuple(rest))
+    found = _found(condition.path, inputs, params)
+    value: JsonValue | Missing = found.value
     because = found.because
     if value is MISSING:
-        result, because = JudgedAs.UNKNOWN, because or "it is absent"
+        result = JudgedAs.UNKNOWN
+    elif condition.within is not None:
+        result, value, because = _judge_distance(condition.within, value, inputs, params)
     else:
         result, because = condition.judge(value)
     row: dict[str, Any] = {"path": ".".join(condition.path), "wanted": condition.wanted(), "result": result}
@@ -196,6 +198,33 @@ def _row(condition: InterlockCondition, inputs: Mapping[str, InputValue], params
     if because is not None:
         row["because"] = because
     return row
+
+
+def _found(path: tuple[str, ...], inputs: Mapping[str, InputValue], params: JsonValue) -> InputValue:
+    head, *rest = path
+    found = InputValue(params, None, None)
+    if head == INPUTS:
+        found, rest = inputs[rest[0]], rest[1:]
+    value = MISSING if found.value is MISSING else lookup(found.value, tuple(rest))
+    return InputValue(value, found.age, (found.because or "it is absent") if value is MISSING else None)
+
+
+def _judge_distance(
+    circle: GeoCircle, value: JsonValue, inputs: Mapping[str, InputValue], params: JsonValue
+) -> tuple[JudgedAs, JsonValue, str | None]:
+    """The result for a place, with its distance as it is shown, or else the value and why it is unknown."""
+    point, centre = point_of(value), circle.centre
+    if point is None:
+        return JudgedAs.UNKNOWN, value, "it tells no place: latitude and longitude in degrees, and not 0, 0"
+    if centre is None:
+        other = _found(circle.of, inputs, params)
+        centre = None if other.value is MISSING else point_of(other.value)
+        if centre is None:
+            because = other.because or "it tells no place"
+            return JudgedAs.UNKNOWN, value, f"its distance from {'.'.join(circle.of)} is unknown: {because}"
+    metres = point.metres_to(centre)
+    result = JudgedAs.HOLDS if metres <= circle.metres else JudgedAs.VIOLATED
+    return result, f"{metres:.1f} m away", None
 
 
 def _among(value: JsonValue, wanted: Sequence[JsonValue]) -> bool:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from app.core.access.patterns import fits
+from app.core.access.patterns import fits_any
 
 LANE_NAME: Final = "[a-z][a-z0-9_-]{0,31}"
 MOST_LANES: Final = 16
@@ -92,4 +92,4 @@ class LaneRule:
 
     def binds(self, method: str) -> bool:
         """True if commands of this method go through it."""
-        return any(fits(pattern, method) for pattern in self.methods)
+        return fits_any(self.methods, method)

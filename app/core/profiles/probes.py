@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from app.core.access.patterns import fits
+from app.core.access.patterns import fits_any
 from app.core.commands.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.payload import MISSING, JsonValue, lookup
@@ -89,7 +89,7 @@ class Probe:
 
     def binds(self, method: str) -> bool:
         """True if it says something about commands of this method."""
-        return any(fits(pattern, method) for pattern in self.methods)
+        return fits_any(self.methods, method)
 
 
 class ToldState(NamedTuple):

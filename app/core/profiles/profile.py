@@ -42,7 +42,7 @@ from app.core.replies.reply import ReplySpec
 from app.core.topics import TopicTemplate
 
 Part: TypeAlias = "Path | Callable[[JsonValue], JsonValue]"
-"""Where something stands in a message: a path, or what finds it; that one raises InvalidInputError."""
+"""The place of something in a message: a path, or a function that finds it and raises InvalidInputError."""
 
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -85,13 +85,13 @@ class ResponseSpec:
     methods: frozenset[str] | None = None
     but_not: frozenset[str] = frozenset()
     texts: Mapping[str, str] = field(default_factory=dict)
-    """What error codes mean."""
+    """The meanings of error codes."""
     also: bool = False
     """True if it reads a message besides the kind that decides: what the command expects counts."""
     echo: Echo | None = None
-    """What makes a message an answer under Correlation.ECHO."""
+    """The echo that makes a message an answer under Correlation.ECHO."""
     encode: Callable[[JsonValue], bytes] = to_json
-    """What `decode` reads; nodes never need it, and who plays the device does."""
+    """Writes the bytes that `decode` reads; nodes never need it, and a simulated device does."""
 
     @property
     def suffix(self) -> str:

@@ -37,7 +37,7 @@ class ResponseKind:
         self.profile = profile
         self.spec = spec
         self.scope = profile, spec.methods, spec.name if spec.also else ""
-        """Of those that have it in common, one reads a message."""
+        """One kind of those with the same scope reads a message."""
 
 
 class ResponseReader:

@@ -18,7 +18,7 @@ BETWEEN: Final = "\x1f"
 """Stands between the parts of a correlation that has several."""
 
 PAYLOAD: Final = "payload"
-"""Where a wide document has what the payload says."""
+"""The member of a wide document that has the payload."""
 
 Decode = Callable[[bytes], JsonValue]
 """Reads a payload; raises UndecodableMessageError, and nothing else."""

@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,9 +19,10 @@ from app.core.commands.command import Command
 from app.core.errors import ConfigurationError
 from app.core.identifiers import name_of
 from app.core.payload import MISSING, JsonValue, Missing, lookup
+from app.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CommandFacts:
     """The facts that a profile may put into a publication. Instants are microseconds on the store's clock.
 
@@ -55,7 +55,7 @@ UUID_BYTES: Final = 16
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 
 _LOOKS_LIKE_ONE: Final = re.compile(r"\{[^{}\"':,]*[A-Za-z_][^{}\"':,]*\}")
-"""What stands in braces and is no JSON: a placeholder, or one that was misspelt."""
+"""Matches text in braces that is no JSON: a placeholder, or one that was misspelt."""
 
 
 def rfc3339(microseconds: int) -> str:
@@ -100,10 +100,11 @@ FACTS: Final[dict[str, Callable[[CommandFacts], JsonValue]]] = {
 }
 
 INSTANTS: Final = frozenset(name for name in FACTS if name.startswith(("created", "deadline", "timeout")))
-"""What is known only when the command is on record."""
+"""The facts that are known only when the command is on record."""
 
 IDS: Final = frozenset({"id", "id_number", "id_short", "id_uuid"})
-"""What tells a command from all others of its device. The digests of the id are for those who take no text of 30."""
+"""The facts that tell a command from all others of its device. The digests of the id are for devices that take no text
+of 30 letters."""
 
 
 def check(template: JsonValue, parts: Collection[str] = ()) -> None:

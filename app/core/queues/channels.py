@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from app.core.events.event import Shard
-from app.core.queues.loans import LoanToken, SettleHow
+from app.core.queues.loans import LONGEST_LOAN_US, LoanToken, SettleHow
 
 MOST_PREFETCHED: Final = 1000
 """Events that a channel may be lent at once."""
 LOANS_KEPT: Final = 4
 KEPT_SECONDS: Final = 600.0
-"""A loan is kept for so many times its length, or for so long, whichever is longer."""
+"""A loan is kept for so many times its length, or for so long, whichever is longer. None lasts more than half a day."""
 
 
 class _LoanKey(NamedTuple):
@@ -67,7 +67,7 @@ class ChannelLoans:
                     token.shard,
                     runs_out=now + self.loan,
                     extend_at=now + self.loan / 2,
-                    kept_until=now + max(LOANS_KEPT * self.loan, KEPT_SECONDS),
+                    kept_until=now + min(max(LOANS_KEPT * self.loan, KEPT_SECONDS), LONGEST_LOAN_US / 1_000_000),
                 ),
             )
             loan.indexes.add(token.index)
@@ -85,16 +85,20 @@ class ChannelLoans:
             del self._loans[_key(token)]
 
     def due(self, now: float) -> list[LoanToken]:
-        """Return one token of each loan that is to be extended now, for all of it; forget those that have run out."""
-        found = []
+        """Return all that is not settled of the loans that are to be extended now; forget those that have run out."""
+        found: list[LoanToken] = []
         for key, loan in list(self._loans.items()):
             if now >= loan.runs_out:
                 del self._loans[key]
             elif now >= loan.extend_at:
                 loan.extend_at = now + self.loan / 4  # again soon, unless it succeeds
                 if now + self.loan <= loan.kept_until:
-                    found.append(_token(key, loan, min(loan.indexes)))
+                    found += (_token(key, loan, index) for index in sorted(loan.indexes))
         return found
+
+    def end(self, token: LoanToken) -> None:
+        """One of these is over, though nobody on this channel has settled it: it is lent here no more."""
+        self.settle(token, SettleHow.DONE, 0.0, 0.0)
 
     def extended(self, token: LoanToken, now: float) -> None:
         """A loan was extended from this moment on."""

@@ -73,7 +73,7 @@ class LaterGroups:
         self.groups: dict[int, DatedGroup] = {}
         self.count = 0
         self.dated = 0
-        """Of these, references that were never lent: what is retried was."""
+        """The references, among these, that were never lent; a retried one was."""
 
     def put(self, number: int, one: DatedGroup) -> None:
         """Let a group wait."""

@@ -27,7 +27,7 @@ WINDOW_UNASKED: Final = 128
 NOTED_US: Final = 1_000_000
 """A take is noted so often, so that one that finds nothing changes nothing."""
 UNASKED_US: Final = 60_000_000
-"""After so long without a take nobody takes."""
+"""A queue without a take for so long has nobody who takes."""
 SUSPECTS: Final = 8
 """References of a loan that were delivered once before. Those that were delivered more often are lent singly."""
 LATELY_US: Final = 10_000_000
@@ -44,16 +44,18 @@ MOST_LOOKED_AT: Final = 512
 MOST_DYING: Final = 10_000
 """References of a shard that are on the way to become dead letters."""
 MOST_BURIED: Final = 64
-"""Of those, how many are buried together."""
+"""The dying references that are buried together."""
 LONGEST_LOAN_US: Final = 12 * 3_600_000_000
-"""Counted from when it was lent, with all extensions."""
+"""The longest time of a loan, with all extensions."""
 
 CONSUMER_BYTES: Final = 64
 
 _REFERENCE: Final = Struct(">QI")
 _TOKEN: Final = re.compile(
-    r"([0-9a-f]{8})\.([a-z][a-z0-9_-]{0,31})\.([0-9]{1,4})(d?)\.([0-9]{1,17})\.([0-9]{1,3})", re.ASCII
+    r"([0-9a-f]{8})\.([a-z][a-z0-9_-]{0,31})\.(0|[1-9][0-9]{0,3})(d?)\.([1-9][0-9]{0,16})\.(0|[1-9][0-9]{0,2})",
+    re.ASCII,
 )
+"""Each token in one way only: what is said of one event twice in a call is found by the texts."""
 
 
 class Reference(NamedTuple):
@@ -205,12 +207,12 @@ class SourceState:
 
     fed: Position = 0
     until: Position = 0
-    """Up to where dead letters are read."""
+    """The position up to which dead letters are read."""
     size: int = 0
     lent: int = 0
     later: int = 0
     dated: int = 0
-    """Of these, references that were never lent, and wait for an instant."""
+    """The references, among the later ones, that were never lent, and wait for an instant."""
     held_back: int = 0
     """References that wait behind their device."""
     asked: Position = 0
@@ -219,7 +221,7 @@ class SourceState:
     dead: int = 0
     expired: int = 0
     missed: int = 0
-    """Of these, those that the log dropped before they were lent."""
+    """The expired events, among these, that the log dropped before they were lent."""
     delivered: int = 0
     again: int = 0
     oldest: Position = 0

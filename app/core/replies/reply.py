@@ -22,8 +22,8 @@ from app.core.profiles.templates import rfc3339, scalar_text
 from app.core.topics import TopicTemplate
 
 Document = dict[str, JsonValue]
-"""What a reply may speak of: `message`, `topic`, `device_id`, `now`, `now_ms`, `now_s`, `values`, perhaps `command`,
-`state` and `handler`."""
+"""The values that a reply may speak of: `message`, `topic`, `device_id`, `now`, `now_ms`, `now_s`, `values`, perhaps
+`command`, `state` and `handler`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ KEPT_OCCURRENCES: Final = 20
 USUAL_CATCH_UP: Final = timedelta(minutes=10)
 LEAST_CATCH_UP: Final = timedelta(seconds=10)
 MOST_CATCH_UP: Final = timedelta(hours=24)
+MOST_BYTES: Final = 65_536
+"""The size of what a schedule says: each node reads all schedules again when one of them has changed."""
 VERSION: Final = 1
 _WRITTEN_AGAIN: Final = "the schedule was written again before a node had noted that it began"
 _NAME: Final = re.compile(NAME, re.ASCII)
@@ -117,7 +119,7 @@ class Schedule:
     decided: int
     """The instant up to which all occurrences are decided."""
     paused: str = ""
-    """Why it has paused itself, in a sentence; empty while it has not."""
+    """The reason why the schedule has paused itself, in a sentence; empty while it has not."""
     occurrences: tuple[Occurrence, ...] = ()
     """The latest ones, the newest first."""
 
@@ -136,10 +138,11 @@ class Schedule:
         """The id of what it has begun last; empty where it has begun nothing."""
         return next((one.began for one in self.occurrences if one.began), "")
 
-    def due(self, upcoming: Upcoming, now: int) -> DueOccurrence | None:
+    def due(self, upcoming: Upcoming, now: int, known: int = 0) -> DueOccurrence | None:
         """The occurrence that is to be decided now, if there is one.
 
         Of several that have passed it is the latest within the catch-up; where all of them are older, the first one.
+        `known` is the one that was due before: while that waits, those before it are not counted again.
         """
         if not self.runs:
             return None
@@ -147,7 +150,7 @@ class Schedule:
         if first is None or first > now:
             return None
         latest = None
-        for at in upcoming(max(self.decided, now - self.spec.catch_up - 1)):
+        for at in upcoming(max(self.decided, now - self.spec.catch_up - 1, known - 1 if known <= now else 0)):
             if at > now or self._is_over(at):
                 break
             latest = at
@@ -234,6 +237,16 @@ def validate_schedule_name(name: str) -> str:
             f"{name[:64]!a} is none; allowed: 1 to 64 of a-z 0-9 . _ -, and the first is a letter or a digit",
         )
     return name
+
+
+def check_size(spec: ScheduleSpec) -> None:
+    """InvalidInputError where a schedule says more than it may."""
+    size = len(json.dumps(asdict(spec), separators=(",", ":")))
+    if size > MOST_BYTES:
+        field, hint = ("command", "") if spec.run is None else ("run", "; name many devices by labels and patterns")
+        raise InvalidInputError(
+            field, f"is too long: the schedule has {size} bytes, and allowed are {MOST_BYTES}{hint}"
+        )
 
 
 def document_of(tenant: str | None, name: str) -> str:

@@ -15,7 +15,7 @@ MOST_WAITING: Final = 100_000
 MOST_KEPT: Final = 1_000
 """The number of ended deliveries of an endpoint that can be looked at."""
 KEPT_US: Final = 3 * 24 * 3_600_000_000
-"""For how long."""
+"""The time for which an ended delivery is kept, in microseconds."""
 
 
 class Progress(StrEnum):
@@ -79,7 +79,7 @@ class Delivery:
     status: int | None = None
     """HTTP status of the last attempt."""
     reason: str = ""
-    """Why the last attempt failed, in words."""
+    """The reason why the last attempt failed, in words."""
     attempted_at: int | None = None
     next_at: int | None = None
 
@@ -107,7 +107,7 @@ class Delivery:
 
 
 EVENT: Final = "evt_[0-9A-Za-z_-]{1,80}"
-"""What ids of events look like."""
+"""The form of the ids of events."""
 FIRST_ENDING: Final = f"_{Tidings.OUTCOME.sequence}"
 """The end of the id of the event that is delivered before the others of its command."""
 LATER_ENDINGS: Final = tuple(f"_{one.sequence}" for one in (Tidings.LATE, Tidings.VERIFIED))

@@ -33,7 +33,7 @@ _REFUSED_6: Final = tuple(
         "100:0:0:1::/64",  # RFC 9780: dummy addresses
     )
 )
-"""What `ipaddress.is_global` of Python 3.11 calls global, or which no receiver has."""
+"""The networks that `ipaddress.is_global` of Python 3.11 calls global, or that no receiver has."""
 _REFUSED_4: Final = tuple(
     IPv4Network(text)
     for text in (

@@ -35,9 +35,9 @@ class DeliveryPosition:
 
 
 FIRST: Final = DeliveryPosition(ended=False, at=-1, event_id="")
-"""Before all that there is."""
+"""The place before all deliveries."""
 FIRST_ENDED: Final = DeliveryPosition(ended=True, at=10**16 - 1, event_id="~")
-"""Before all that ended, and behind all that waits."""
+"""The place before all deliveries that ended, and behind all that wait."""
 
 
 @dataclass(frozen=True, slots=True)

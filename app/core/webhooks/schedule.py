@@ -19,11 +19,12 @@ DELAYS: Final = (
     20 * _HOUR,
     24 * _HOUR,
 )
-"""Between an attempt and the next one, in µs: some 75 hours in all. Each is up to a fifth shorter or longer."""
+"""The times between an attempt and the next one, in µs: some 75 hours in all. Each is up to a fifth shorter or
+longer."""
 ATTEMPTS: Final = len(DELAYS) + 1
 JITTER: Final = 0.2
 MOST_RETRY_AFTER: Final = _HOUR
-"""What a receiver may ask for by `Retry-After`."""
+"""The longest time that a receiver may ask for by `Retry-After`."""
 GIVEN_UP_AFTER: Final = 72 * _HOUR
 """An endpoint that did nothing but fail for this long is disabled."""
 KEPT: Final = 24 * _HOUR

@@ -153,7 +153,7 @@ def _place(value: object) -> str:
 
 
 Place = Annotated[Annotated[Dotted, Tag("<path>")] | Annotated[ExpressionTable, Tag("<table>")], Discriminator(_place)]
-"""Where something stands in a message."""
+"""The place of something in a message."""
 
 
 def part_of(place: str | ExpressionTable | None, *, wide: bool = False) -> Part | None:

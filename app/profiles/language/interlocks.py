@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Final
 
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from app.core.access.patterns import fits
 from app.core.paths import is_plain
 from app.core.profiles.interlocks import INPUTS, PARAMS, Interlock, InterlockCondition, InterlockInput
+from app.core.profiles.places import GeoCircle, GeoPoint
 from app.core.profiles.sources import Decode
 from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import (
@@ -43,6 +45,10 @@ def _keys(text: str) -> str:
     return text
 
 
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(str(step) for step in parse_path(path).path)
+
+
 _Keys = Annotated[str, AfterValidator(_keys)]
 
 
@@ -60,7 +66,7 @@ class InterlockInputTable(StrictTable):
         return InterlockInput(
             name,
             template(self.topic),
-            tuple(str(step) for step in parse_path(self.path).path),
+            _steps(self.path),
             self.max_age,
             decode_of(event),
             self.database or event.database,
@@ -81,7 +87,8 @@ class ComparisonTable(StrictTable):
     @model_validator(mode="after")
     def _can_hold(self) -> ComparisonTable:
         if not self.build().wanted():
-            raise ValueError("needs is_in, is_not, at_least, at_most, above or below")
+            *most, last = (name for name in type(self).model_fields if name != "path")
+            raise ValueError(f"needs {', '.join(most)} or {last}")
         low = max((one for one in (self.at_least, self.above) if one is not None), default=None)
         high = min((one for one in (self.at_most, self.below) if one is not None), default=None)
         if low is None or high is None:
@@ -93,7 +100,7 @@ class ComparisonTable(StrictTable):
     @property
     def keys(self) -> tuple[str, ...]:
         """The path, by its keys."""
-        return tuple(str(step) for step in parse_path(self.path).path)
+        return _steps(self.path)
 
     def build(self) -> InterlockCondition:
         """The condition that the table describes."""
@@ -108,13 +115,57 @@ class ComparisonTable(StrictTable):
         )
 
 
+class CircleTable(StrictTable):
+    """`within = { latitude = …, longitude = …, metres = … }`, or `within = { of = "inputs.NAME", metres = … }`."""
+
+    metres: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000_000)]
+    latitude: Annotated[float, Field(allow_inf_nan=False, ge=-90, le=90)] | None = None
+    longitude: Annotated[float, Field(allow_inf_nan=False, ge=-180, le=180)] | None = None
+    of: _Keys | None = None
+
+    @model_validator(mode="after")
+    def _has_one_centre(self) -> CircleTable:
+        given = [name for name in ("latitude", "longitude", "of") if getattr(self, name) is not None]
+        if given not in (["latitude", "longitude"], ["of"]):
+            raise ValueError("needs a centre: latitude and longitude, or else the path `of` a place")
+        return self
+
+    def build(self) -> GeoCircle:
+        """The circle that the table describes."""
+        if self.latitude is not None and self.longitude is not None:
+            return GeoCircle(self.metres, GeoPoint(self.latitude, self.longitude))
+        return GeoCircle(self.metres, of=_steps(self.of or ""))
+
+
+class NeedTable(ComparisonTable):
+    """A row of `when` of an interlock: a comparison, or `{ path = "inputs.NAME", within = … }`."""
+
+    within: CircleTable | None = None
+
+    @model_validator(mode="after")
+    def _is_alone(self) -> NeedTable:
+        if self.within is not None and len(self.build().wanted()) > 1:
+            raise ValueError("has `within` and a comparison; allowed: one of them, and two conditions for both")
+        return self
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """The paths that the row reads, by the keys under which they stand."""
+        of = None if self.within is None else self.within.of
+        return [("path", self.path), *([] if of is None else [("within.of", of)])]
+
+    def build(self) -> InterlockCondition:
+        """The condition that the table describes."""
+        return replace(super().build(), within=None if self.within is None else self.within.build())
+
+
 class InterlockTable(StrictTable):
     """`[[interlock]]`."""
 
     name: TableName
     methods: Annotated[list[MethodPattern], Field(min_length=1)]
     inputs: dict[TableName, InterlockInputTable] = Field(default_factory=dict)
-    when: Annotated[list[ComparisonTable], Field(min_length=1)]
+    when: Annotated[list[NeedTable], Field(min_length=1)]
     say: Annotated[str, Field(min_length=1, max_length=200)]
 
     @model_validator(mode="after")
@@ -124,14 +175,15 @@ class InterlockTable(StrictTable):
 
     def _faults(self) -> Iterator[ProfileFault]:
         used = set()
-        for index, one in enumerate(self.when):
-            head, *rest = one.keys
-            if head == INPUTS and rest and rest[0] in self.inputs:
-                used.add(rest[0])
-            elif head != PARAMS:
-                known = ", ".join(f"{INPUTS}.{name}" for name in self.inputs)
-                sentence = f"{one.path!a} leads nowhere; allowed: {known or 'inputs, once there are some'}, {PARAMS}.…"
-                yield ProfileFault(("when", index, "path"), sentence)
+        for index, row in enumerate(self.when):
+            for key, path in row.places:
+                head, *rest = _steps(path)
+                if head == INPUTS and rest and rest[0] in self.inputs:
+                    used.add(rest[0])
+                elif head != PARAMS:
+                    known = ", ".join(f"{INPUTS}.{name}" for name in self.inputs)
+                    sentence = f"{path!a} leads nowhere; allowed: {known or 'inputs, once there are some'}, {PARAMS}.…"
+                    yield ProfileFault(("when", index, *key.split(".")), sentence)
         for name in self.inputs:
             if name not in used:
                 yield ProfileFault((INPUTS, name), "is in no condition; allowed: inputs that `when` compares")

@@ -87,7 +87,7 @@ State = Annotated[
     Annotated[list[WishTable], Field(min_length=1), Tag("<list>")] | Annotated[ExpressionTable, Tag("<table>")],
     Discriminator(_form),
 ]
-"""What makes a state an answer."""
+"""The condition under which a state is an answer."""
 LONGEST: Final = timedelta(days=30)
 Lasting = Annotated[timedelta, BeforeValidator(duration_between(timedelta(seconds=1), LONGEST)), DURATION_SCHEMA]
 

@@ -11,7 +11,7 @@ from typing import Any
 from app.core.errors import ConfigurationError
 
 Values = Mapping[str, Mapping[str, object]]
-"""By the name of a profile, what stands in place of the defaults of its `[values]`."""
+"""The values in place of the defaults of `[values]`, by the name of a profile."""
 
 
 def read_values(file: Path | None) -> Values:

@@ -16,7 +16,14 @@ from app.profiles.language.approvals import ApprovalTable, approval_faults
 from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import ReadFile, StrictTable, Topic, form_of_ids, no_files, template
 from app.profiles.language.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
-from app.profiles.language.interlocks import ComparisonTable, InterlockInputTable, InterlockTable, interlock_faults
+from app.profiles.language.interlocks import (
+    CircleTable,
+    ComparisonTable,
+    InterlockInputTable,
+    InterlockTable,
+    NeedTable,
+    interlock_faults,
+)
 from app.profiles.language.lanes import LaneTable, lane_faults
 from app.profiles.language.loops import endless, own_command_faults
 from app.profiles.language.methods import MethodTable, catalogue_faults, catalogue_of
@@ -36,7 +43,7 @@ BECOMES: Final[Mapping[str, str]] = MappingProxyType(
         "reply": "answered by Homing itself",
     }
 )
-"""What a command of ours would be taken for, by the key of the table that hears it."""
+"""The thing that a command of ours would be taken for, by the key of the table that hears it."""
 
 
 class ProfileTable(StrictTable):
@@ -302,7 +309,8 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "reply": ReplyTable,
         "interlock": InterlockTable,
         "interlock.inputs": InterlockInputTable,
-        "interlock.when": ComparisonTable,
+        "interlock.when": NeedTable,
+        "within": CircleTable,
         "lane": LaneTable,
         "approval": ApprovalTable,
         "probe": ProbeTable,
@@ -324,4 +332,4 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "offline": ConditionTable,
     }
 )
-"""By the key that they stand under."""
+"""The models of the tables, by the key that a table stands under."""

@@ -20,7 +20,7 @@ from app.core.topics import matches
 from app.profiles.tools.trial import REASONS, besides, sentence_of, value_of
 
 NOT_READ: Final = "ignored"
-"""What counts begin with for messages that answer nothing."""
+"""The beginning of the outcomes of messages that answer nothing."""
 
 
 class Seen(NamedTuple):
@@ -43,7 +43,7 @@ class Tracer:
         self.heard = 0
         """All messages."""
         self.strangers = 0
-        """Those whose topic no profile has."""
+        """The messages whose topic no profile has."""
 
     def filters(self) -> list[str]:
         """The topic filters that bring all that the profiles send and read."""

@@ -50,10 +50,12 @@ def _checkpoint_of(data: Path, store: Path) -> Iterator[Path]:
         try:
             with connection.makefile("rb") as said:
                 told: Any = json.loads(said.readline())
-        except (OSError, ValueError):
+        except TimeoutError:
             raise ConfigurationError(
                 f"the node that uses {data} made no checkpoint within {ANSWER_SECONDS:.0f} s; see its log"
             ) from None
+        except (OSError, ValueError):
+            raise ConfigurationError(f"the node that uses {data} made no checkpoint; see its log") from None
         if "error" in told:
             raise StoreUnavailableError(f"the node that uses {data} made no checkpoint: {told['error']}")
         yield store / CHECKPOINT

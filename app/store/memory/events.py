@@ -32,14 +32,14 @@ class _ShardState:
     events: list[Event] = field(default_factory=list)
     head: Position = 0
     cold: Position = 0
-    """Up to here nothing is here."""
+    """The position up to which events are only in the cold tier."""
     epoch: int = 0
     batches: LastBatches = field(default_factory=LastBatches)
     calls: KnownCalls = field(default_factory=KnownCalls)
     room: int | None = None
     values: dict[str, Event] = field(default_factory=dict)
     topics: list[str] = field(default_factory=list)
-    """Those that have a value, in order."""
+    """The topics that have a value, in order."""
 
 
 class _DatabaseState:
@@ -49,7 +49,8 @@ class _DatabaseState:
         self.structures: Final = Structures(database.taught)
         self.generations: Final = [Generation(1, GenerationState.CURRENT)]
         self.begins: Final = {1: [BEGINNING] * database.shards}
-        """By generation, the heads of the shards when it began: the clock may be set back, so instants do not tell."""
+        """The heads of the shards when a generation began, by generation: the clock may be set back, so instants do not
+        tell."""
         self.claimed: Final = ClaimedKeys()
         self.changed = asyncio.Event()
 
@@ -99,7 +100,7 @@ class MemoryEventLog:
         if known is not None:
             return known
         if epoch is not None and epoch < state.epoch:
-            raise FencedError(f"epoch {state.epoch} writes to shard {shard}, and this is {epoch}")
+            raise FencedError(f"epoch {state.epoch} writes to shard {shard}, and this is {epoch}", state.epoch)
         check_room(shard.database, state.room, entries)
         state.epoch = state.epoch if epoch is None else epoch
         position = self._put(database, state, shard.number, entries)

@@ -144,15 +144,16 @@ class MemoryQueues:
     async def buried(self, shard: Shard, number: int) -> None:
         cemetery = self.cemeteries[shard]
         self._changed(shard)
-        cemetery.sealed = 0
         while cemetery.entries and cemetery.entries[0].number <= number:
             cemetery.entries.popleft()
+            cemetery.sealed = 0  # not where a node is late, and others are being buried
 
     async def seek(self, source: QueueSource, fed: Position) -> None:
         self._begun(source).seek(self._new_life(), fed)
 
     async def redrive(self, source: QueueSource, until: Position) -> None:
-        self._begun(source).until = until
+        window = self._begun(source)
+        window.until = max(window.until, until)
 
     async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
         found = [self.windows.get(one) for one in sources]

@@ -28,7 +28,7 @@ MOST_READING: Final = 64
 """Calls under way or waiting for a thread."""
 MOST_FOOTERS: Final = 256
 CACHE_BYTES: Final = 32 * 1024 * 1024
-"""Of slices that were read: pages follow each other."""
+"""The bytes of slices that were read and are kept: pages follow each other."""
 FILE_BYTES: Final = 64 * 1024 * 1024
 """Compressed; then another file begins."""
 

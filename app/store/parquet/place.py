@@ -18,7 +18,7 @@ from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StoreUnavailableError
 
 OBJECT_STORES: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "memory"})
-"""What is put there is there as a whole or not at all, and nothing is renamed."""
+"""The stores in which a file is there as a whole or not at all, and nothing is renamed."""
 _OF_ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})
 TEMPORARY: Final = ".tmp"
 ABANDONED_SECONDS: Final = 3600

@@ -17,7 +17,7 @@ from app.store.parquet.place import ObjectStore
 
 PROBE_SECONDS: Final = 10.0
 FOLDER: Final = "_homing-doctor"
-"""Of the probes: what begins with `_` is nothing for who reads tables."""
+"""The folder of the probes: readers of tables leave out names that begin with `_`."""
 PROBE: Final = b"homing doctor was here"
 
 

@@ -20,7 +20,7 @@ SLICE_EVENTS: Final = 16_384
 SLICE_BYTES: Final = 16 * 1024 * 1024
 """A slice ends with either; it is what a reader has in memory."""
 GROUP_EVENTS: Final = 4_096
-"""Of a row group."""
+"""The events of a row group."""
 
 _TYPES: Final = {
     "timestamp": pa.timestamp("us", tz="UTC"),

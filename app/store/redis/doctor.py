@@ -47,16 +47,16 @@ class RedisFacts:
     wake_ups_work: bool
     """A message to a Pub/Sub channel came back."""
     ping_ms: float
-    """Median."""
+    """The median of round trips, in milliseconds."""
     missing_rights: Sequence[str] = ()
-    """What this user lacks, as rules of an ACL (app/store/redis/rights.py)."""
+    """The rights that this user lacks, as rules of an ACL (app/store/redis/rights.py)."""
     user: str = "default"
     primary: str = ""
     """`host:port` of the primary, where this is a replica."""
     replicas: int = 0
-    """Those that are connected."""
+    """The replicas that are connected."""
     wanted_replicas: int = 0
-    """Those that have to acknowledge, by the settings."""
+    """The replicas that have to acknowledge, by the settings."""
     guards: GuardFacts | None = None
     """The Sentinels, where the URL names some."""
     place: str = ""
@@ -74,7 +74,7 @@ class ClusterFacts:
     primaries: Sequence[RedisFacts]
     """All of them."""
     states: Sequence[str]
-    """What each of them says of the whole: `ok`, or `fail`."""
+    """The verdict of each primary on the whole: `ok`, or `fail`."""
     bus_works: bool = True
     """A message that one member published came to who listens at another."""
     partitions: Sequence[int] = ()

@@ -57,6 +57,9 @@ class RedisFleets:
 
     async def _list(self, run_id: str, created: int, *, ended: bool) -> None:
         await self._call("ZADD", keys.RUNS, created, run_id)
+        beyond = await self._call("ZREVRANGEBYSCORE", keys.RUNS, "+inf", "-inf", "WITHSCORES", "LIMIT", MOST_LISTED, 1)
+        if beyond:
+            await self._call("ZREMRANGEBYSCORE", keys.RUNS, "-inf", beyond[1])
         if not ended:
             await self._call("ZADD", keys.OPEN_RUNS, created, run_id)
 
@@ -118,6 +121,8 @@ class RedisFleets:
         written = Written(str(reply, "ascii"))
         if change.ended and written is Written.YES:
             await self._call("ZREM", keys.OPEN_RUNS, run_id)
+        if written is Written.GONE:
+            await self._unlist([run_id])
         return written
 
     async def open_runs(self) -> Sequence[str]:
@@ -131,8 +136,11 @@ class RedisFleets:
         records = [_record(one, [*row, b""]) for one, row in zip(ids, rows, strict=True)]
         gone = [one for one, record in zip(ids, records, strict=True) if record is None]
         if gone:
-            await self._lanes.replies_for_list([("ZREM", place, *gone) for place in (keys.RUNS, keys.OPEN_RUNS)])
+            await self._unlist(gone)
         return [one for one in records if one is not None]
+
+    async def _unlist(self, gone: Sequence[str]) -> None:
+        await self._lanes.replies_for_list([("ZREM", place, *gone) for place in (keys.RUNS, keys.OPEN_RUNS)])
 
     async def drive(self, run_id: str, holder: str, lease: timedelta, gone: str = "") -> int:
         names = keys.run(run_id)[3:]

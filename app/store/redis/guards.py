@@ -28,9 +28,9 @@ class GuardFacts:
     """The statements of the Sentinels about their service."""
 
     asked: int
-    """Those that the URL names."""
+    """The number of Sentinels that the URL names."""
     silent: tuple[str, ...]
-    """Those of them that gave no answer, as `host:port: reason`."""
+    """The Sentinels that gave no answer, as `host:port: reason`."""
     quorum: int
     known: int
     """The number of Sentinels that guard the primary, in the eyes of the one that answered."""

@@ -86,9 +86,10 @@ class RedisQueues:
         budget: timedelta = timedelta(seconds=2),
         terms: RedisTerms = NO_TERMS,
     ) -> None:
-        self._calls = EventCalls(url, counters, budget.total_seconds(), QUEUE_SCRIPTS, terms)
+        self._calls = EventCalls(url, counters, budget.total_seconds(), QUEUE_SCRIPTS, terms, name="homing-queues")
         self._listener = Listener(
             url,
+            name="homing-hints",
             clock=clock,
             counters=counters,
             heard=self._hear,

@@ -84,11 +84,11 @@ CHANNELS: Final = ("mqtt:node:*", "mqtt:queue-hints")
 
 
 OF_CLUSTER: Final = ("asking", "cluster|info", "cluster|slots", "pubsub|numsub", "mqtt:guard:*")
-"""What nodes use of a Redis Cluster alone."""
+"""The rights that nodes use with a Redis Cluster alone."""
 OF_BROKER: Final = ("hscan", "mqtt:broker:*")
-"""What a node uses whose own broker keeps its sessions in Redis."""
+"""The rights of a node whose own broker keeps its sessions in Redis."""
 OPTIONAL: Final = frozenset(("role", "wait", *OF_CLUSTER, *OF_BROKER))
-"""What only some nodes use: `role` where Sentinels guard the primary, `wait` where replicas acknowledge."""
+"""The rights that only some nodes use: `role` where Sentinels guard the primary, `wait` where replicas acknowledge."""
 
 
 def missing(connection: Connection, run_id: str, also: Collection[str] = ()) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import structlog
@@ -14,15 +15,24 @@ from app.core.errors import BrokerTakenOverError, StoreRefusedError, StoreUnavai
 from app.core.events.keys import epoch as epoch_key
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.tasks import end
-from app.store.redis.driver.lane import Argument, CombinerOptions
+from app.store.redis.driver.lane import Argument, CombinerOptions, Script
 from app.store.redis.driver.role import RedisRole
-from app.store.redis.driver.scripts import WRITE_SESSIONS
+from app.store.redis.driver.scripts import SESSION_SCRIPTS, WRITE_AHEAD, WRITE_SESSIONS
 from app.store.redis.driver.store_calls import open_calls
 
 PAGE: Final = 1000
 """Rows that are asked for at once when all are read."""
+PART_ROWS: Final = 2_000
+"""Rows that are written in one step, in which Redis serves nobody else."""
+PART_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of them, unless it is one row."""
 _NUMBER: Final = b"!"
 """The field with the number of the last write. Rows begin with a letter."""
+_LATEST: Final = b"#"
+"""The field with the number and the last part of a write that is made in parts."""
+
+Rows = Mapping[bytes, bytes | None]
+NO_ROWS: Final[Rows] = MappingProxyType({})
 
 _log = structlog.get_logger(__name__)
 
@@ -32,6 +42,9 @@ class RedisSessions:
 
     Each write carries the epoch of the role, so one of an owner of before changes nothing. Writes are numbered: one
     that was given up and comes late changes nothing, and a Redis that has forgotten one is noticed.
+
+    A large write is kept beside the rows in parts, which count together from one step on, and then becomes rows part by
+    part: Redis stands still for none of them, and whoever takes over in between has all of it.
     """
 
     def __init__(
@@ -47,25 +60,34 @@ class RedisSessions:
         """`budget` bounds each call, in seconds."""
         self._role = role
         self._keys: Final = [epoch_key(name), keys.broker_rows(name)]
+        self._ahead: Final = keys.broker_ahead(name)
         self._budget = budget
-        options = CombinerOptions(wait_replicas=terms.wait_replicas)
-        self._redis = open_calls(url, [WRITE_SESSIONS], counters=counters, options=options, terms=terms)
+        # Whoever calls a node is told within half a second that Redis stands still; a broker would end all connections.
+        options = CombinerOptions(
+            name="homing-sessions", on_demand=True, wait_replicas=terms.wait_replicas, silent_seconds=budget
+        )
+        self._redis = open_calls(url, SESSION_SCRIPTS, counters=counters, options=options, terms=terms)
         self._epoch: int | None = None
         self._losing: asyncio.Task[None] | None = None
         self._sent = self._acknowledged = 0
+        self._counting: Sequence[Rows] = ()
+        """The parts of the last write, which count, and may not be rows yet."""
         self._mistake = ""
 
     async def start(self) -> Mapping[bytes, bytes]:
         self._redis.start()
         await self._take()
-        rows: dict[bytes, bytes] = {}
-        cursor: Argument = 0
-        while True:
-            cursor, page = await self._call("HSCAN", self._keys[1], cursor, "COUNT", PAGE)
-            rows.update(zip(page[::2], page[1::2], strict=True))
-            if int(cursor) == 0:
-                break
+        rows, ahead = await self._all(self._keys[1]), await self._all(self._ahead)
         self._sent = self._acknowledged = int(rows.pop(_NUMBER, 0))
+        counts = int(ahead.pop(_NUMBER, -1)) == self._sent
+        ahead.pop(_LATEST, None)
+        self._counting = list(parts_of({key: _told(row) for key, row in ahead.items()})) if counts else ()
+        for key, row in (one for part in self._counting for one in part.items()):
+            if row is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+        await self._settle()
         return rows
 
     async def close(self) -> None:
@@ -83,15 +105,42 @@ class RedisSessions:
         if self._mistake:
             raise BrokerTakenOverError(f"the broker of this node must not go on: {self._mistake}")
 
-    async def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+    async def write(self, rows: Rows) -> None:
         self.check()
-        put = [part for key, row in rows.items() if row is not None for part in (key, row)]
-        gone = [key for key, row in rows.items() if row is None]
+        if self._counting:
+            await self._settle()
         self._sent += 1
-        number = self._sent
-        arguments: list[Argument] = [self._epoch or 0, number, self._acknowledged, len(put) // 2, *put, *gone]
+        parts = list(parts_of(rows)) or [rows]
+        if len(parts) > 1:
+            for place, part in enumerate(parts):
+                await self._keep_ahead("put", place, part)
+            await self._keep_ahead("count", len(parts))
+            self._acknowledged, self._counting = self._sent, parts
+            await self._settle()
+            return
+        for part in parts:
+            await self._write(part)
+        self._acknowledged = self._sent
+
+    async def _settle(self) -> None:
+        """Make rows of what counts, and forget the parts."""
+        for part in self._counting:
+            await self._write(part)
+        await self._keep_ahead("forget", 0)
+        self._counting = ()
+
+    async def _write(self, part: Rows) -> None:
+        await self._run(WRITE_SESSIONS, self._keys, [], part)
+
+    async def _keep_ahead(self, step: str, place: int, part: Rows = NO_ROWS) -> None:
+        await self._run(WRITE_AHEAD, [*self._keys, self._ahead], [step, place], part)
+
+    async def _run(self, script: Script, names: Sequence[str], more: Sequence[Argument], part: Rows) -> None:
+        put = [word for key, row in part.items() if row is not None for word in (key, row)]
+        gone = [key for key, row in part.items() if row is None]
+        head: list[Argument] = [self._epoch or 0, self._sent, self._acknowledged, *more, len(put) // 2]
         try:
-            said = await self._redis.run_script(WRITE_SESSIONS, self._keys, arguments, self._budget)
+            said = await self._redis.run_script(script, names, [*head, *put, *gone], self._budget)
         except StoreRefusedError as error:
             raise StoreUnavailableError(f"Redis does not keep sessions: {error}") from None
         if said == b"fenced":
@@ -99,7 +148,15 @@ class RedisSessions:
         elif said != b"yes":
             self._mistake = "Redis has forgotten what it had acknowledged"
         self.check()
-        self._acknowledged = number
+
+    async def _all(self, name: str) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        cursor: Argument = 0
+        while True:
+            cursor, page = await self._call("HSCAN", name, cursor, "COUNT", PAGE)
+            found.update(zip(page[::2], page[1::2], strict=True))
+            if int(cursor) == 0:
+                return found
 
     async def _take(self) -> None:
         """Become the owner, if this is not one yet."""
@@ -119,3 +176,23 @@ class RedisSessions:
         except StoreRefusedError as error:
             raise StoreUnavailableError(f"Redis does not give sessions: {error}") from None
         return reply
+
+
+def parts_of(rows: Rows) -> Iterator[Rows]:
+    """Yield the rows in parts, none of which keeps Redis from others for long."""
+    part: dict[bytes, bytes | None] = {}
+    size = 0
+    for key, row in rows.items():
+        more = len(key) + len(row or b"")
+        if part and (len(part) >= PART_ROWS or size + more > PART_BYTES):
+            yield part
+            part, size = {}, 0
+        part[key] = row
+        size += more
+    if part:
+        yield part
+
+
+def _told(row: bytes) -> bytes | None:
+    """The row of which this is kept ahead; None deletes it."""
+    return row[1:] if row.startswith(b"+") else None

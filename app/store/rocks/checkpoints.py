@@ -29,7 +29,7 @@ ANSWER_SECONDS: Final = 60.0
 LONGEST_SECONDS: Final = 6 * 3600.0
 """The time for which somebody may have a checkpoint, whose files take room that the store would give back."""
 _LONGEST_ADDRESS: Final = 100
-"""Of a socket, in bytes: the system allows a little more."""
+"""The longest address of a socket, in bytes: the system allows a little more."""
 
 _log = structlog.get_logger(__name__)
 

@@ -33,11 +33,13 @@ MEMTABLE_BYTES: Final = 16 * 1024 * 1024
 MEMTABLES_SHARE: Final = 2 / 3
 """The largest table in memory of a folder is written out when all of them together are larger than this."""
 CACHE: Final = Cache(TABLES_BYTES // 3)
-"""For the blocks of all tables; each would have one of its own."""
+"""The cache for the blocks of all tables; else each table would have one of its own."""
 WAL_BYTES: Final = 128 * 1024 * 1024
-"""When the log in front of the tables is larger, the oldest tables in memory are written out."""
+"""The oldest tables in memory are written out when the log in front of the tables is larger than this."""
 _FULL: Final = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 """RocksDB's words for a disk that has no room, which are those of the system."""
+RESTORE: Final = "put a backup in its place (for `homing up` with `homing restore`), or begin with an empty folder"
+"""The way on from damage."""
 
 T = TypeVar("T")
 
@@ -221,6 +223,7 @@ class RocksFolder:
             self.path,
             self._use.what,
             broken=lambda: self.broken,
+            check=self._lock.check_place,
             close=lambda: self._group.alone(self._shut),
             reopen=lambda: self._group.alone(self._open),
         )
@@ -255,8 +258,9 @@ class RocksFolder:
         self._broken = False
 
     def _open_database(self) -> Sequence[str]:
-        self.path.mkdir(parents=True, exist_ok=True)
         try:
+            if not self._lock.is_held:
+                self.path.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
             begin_layout(self.path, self.identity)
         except ConfigurationError as error:
@@ -270,7 +274,12 @@ class RocksFolder:
     def _write_out(self) -> None:
         if (database := self._database) is None:
             return
-        for name in Rdict.list_cf(str(self.path), options()):
+        try:
+            self._lock.check_place()  # else the links would be made where the folder was
+            names = Rdict.list_cf(str(self.path), options())
+        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            raise StoreUnavailableError(f"{self._use.what} cannot be copied: {error}") from None
+        for name in names:
             with suppress(Exception):  # it was dropped meanwhile, or the disk fails, which the checkpoint says
                 table = database.get_column_family(name)
                 table.flush(True)
@@ -299,6 +308,8 @@ class RocksFolder:
 
     def _cannot(self, error: Exception) -> HomingError:
         said = f"{self._use.setting}: {self._use.what} cannot be opened: {error}"
+        if "Corruption" in said:  # RocksDB's word for what is damaged
+            said += f"; {RESTORE}"
         return StoreUnavailableError(said) if any(one in said for one in _FULL) else ConfigurationError(said)
 
     def _shut(self) -> None:

@@ -36,7 +36,7 @@ FRONT: Final = 255
 """The level under which events that have no structure are indexed, by what their topics begin with and as a whole."""
 FRONT_LEVELS: Final = 2
 STRUCTURE: Final = b"s"
-"""What the keys of structures begin with in the family of a generation."""
+"""The beginning of the keys of structures in the family of a generation."""
 
 
 def family(database: str, generation: int) -> str:

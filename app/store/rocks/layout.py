@@ -40,12 +40,18 @@ class FolderLock:
         self._note: Final = b" ".join([b"%d" % os.getpid(), *([_COPIES] if copies else [])])
         self._held: int | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """True if this process has it."""
+        return self._held is not None
+
     def acquire(self, wait: Callable[[str], None] | None = None) -> None:
         """Hold it from now on; ConfigurationError says who does.
 
         While that is somebody who copies the folder, `wait` is called with a sentence, and then it is tried again.
         """
         if self._held is not None:
+            self.check_place()
             return
         descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -64,6 +70,18 @@ class FolderLock:
             if wait is None or not copies:
                 raise ConfigurationError(f"{self._file.parent} is in use{who}; one process at a time can have it")
             wait(f"{self._file.parent} is being copied{who}")
+
+    def check_place(self) -> None:
+        """Raise ConfigurationError where another folder is in the place of the one that is held.
+
+        So it is on a mount point whose disk has gone.
+        """
+        with suppress(FileNotFoundError):
+            if self._held is None or os.path.samestat(os.fstat(self._held), self._file.stat()):
+                return
+        raise ConfigurationError(
+            f"{self._file} is not the file any more that this process has locked; put the folder back that was there"
+        )
 
     def release(self) -> None:
         """Let others have it."""

@@ -27,7 +27,8 @@ _log = structlog.get_logger(__name__)
 class Reopener:
     """`close` and `reopen` change what everybody uses; nobody does meanwhile. `reopen` raises HomingError.
 
-    `broken` tells whether the last write failed: if not, it has come back by itself.
+    `broken` tells whether the last write failed: if not, it has come back by itself. `check` raises HomingError where
+    the folder is not the one that is open: to close it would write what is in memory to the wrong place.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class Reopener:
         what: str,
         *,
         broken: Callable[[], bool],
+        check: Callable[[], None],
         close: Callable[[], Awaitable[None]],
         reopen: Callable[[], Awaitable[None]],
     ) -> None:
         self._folder = folder
         self._what = what
         self._broken = broken
+        self._check = check
         self._close = close
         self._reopen = reopen
         self._users = 0
@@ -78,12 +81,20 @@ class Reopener:
         try:
             await asyncio.sleep(AGAIN_SECONDS)
             while self._broken():
-                if await asyncio.to_thread(takes_something, self._folder):
+                if await asyncio.to_thread(self._is_back):
                     await self._open_again()
                 else:
                     await asyncio.sleep(AGAIN_SECONDS)
         finally:
             self._mending = None
+
+    def _is_back(self) -> bool:
+        try:
+            self._check()
+        except HomingError as error:
+            _log.warning("events_not_open", reason=str(error))
+            return False
+        return takes_something(self._folder)
 
     async def _open_again(self) -> None:
         self._is_shut = True

@@ -9,11 +9,11 @@ from typing import Final
 from rocksdict import ColumnFamily, Rdict, WriteBatch
 
 from app.core.errors import ConfigurationError, DamagedEventsError, StoreUnavailableError
-from app.store.rocks.folder import RocksFolder, close_table, table_of
+from app.store.rocks.folder import RESTORE, RocksFolder, close_table, table_of
 from app.store.rocks.rows import rows_from
 
 Rows = Mapping[bytes, bytes | None]
-"""By key what is written; None deletes the row."""
+"""The rows to write, by key; None deletes the row."""
 
 
 class RowTable:
@@ -51,7 +51,7 @@ class RowTable:
         except DamagedEventsError as error:
             raise ConfigurationError(
                 f"{self._folder.setting}: the rows of {self._family} in {self._folder.path} cannot be read ({error}); "
-                "put a backup in its place, or begin with an empty folder"
+                f"{RESTORE}"
             ) from None
         self.stale = False
 

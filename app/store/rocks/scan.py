@@ -23,7 +23,7 @@ from app.store.rocks.rows import keys_from, rows_from
 MOST_MERGED: Final = 64
 """Structures whose streams are read side by side; where a filter meets more, all events are passed in their order."""
 MOST_OF_ALL: Final = 8
-"""Likewise where all events are read, which nothing is faster for than their order."""
+"""The same where all events are read, which nothing is faster for than their order."""
 _FETCHED: Final = 64
 """Records that are looked up at once, of those that an index or the order names."""
 

@@ -57,13 +57,13 @@ class RocksDatabase:
     claimed: ClaimedKeys = field(default_factory=ClaimedKeys)
     cuts: dict[int, OpenGeneration] = field(default_factory=dict)
     before: Structures | None = None
-    """Those of all generations, where 0.2.0 has written to one that is still there."""
+    """The structures of all generations, where 0.2.0 has written to one that is still there."""
     held: list[ValueUsage] = field(default_factory=list)
-    """By shard, what last values take, by the hashes of their keys."""
+    """The bytes that last values take, by shard and the hashes of their keys."""
     rooms: dict[int, int] = field(default_factory=dict)
-    """By shard, how many bytes more it takes, where that is bounded."""
+    """The bytes that a shard can still take, by shard, where they are bounded."""
     cold: dict[int, Position] = field(default_factory=dict)
-    """By shard, up to where it is in the cold tier."""
+    """The position up to which a shard is in the cold tier, by shard."""
 
     @property
     def current(self) -> OpenGeneration:

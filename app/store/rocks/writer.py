@@ -63,7 +63,7 @@ class RocksWriter:
             for book in state.books.values()
             for shard, head in zip(book.database.all_shards(), book.heads, strict=True)
         }
-        """What readers may see of each shard."""
+        """The position up to which readers may see each shard."""
 
     def pack(self, rows: WriteBatch, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
         """All of them in one batch; for each one its last position, or why it is not written."""
@@ -166,7 +166,7 @@ class RocksWriter:
             batch.shards.add(one.shard)  # to be synced: what it was written with may have failed at just that
             return taken
         if one.epoch is not None and one.epoch < head.epoch:
-            raise FencedError(f"epoch {head.epoch} writes to shard {one.shard}, and this is {one.epoch}")
+            raise FencedError(f"epoch {head.epoch} writes to shard {one.shard}, and this is {one.epoch}", head.epoch)
         room = book.rooms.get(one.shard.number)
         check_room(one.shard.database, room, one.entries)
         for condition in one.conditions:

@@ -69,7 +69,8 @@ class AsyncEvents:
 
         It begins now; or with those since `-10m` or an instant; or behind the `cursor` of an event that is known
         already (`after`). Where a connection breaks, or a node stops, it goes on elsewhere without a gap; where there
-        is one, because events were dropped before they were read, it says so. Raises NotFoundError for a database.
+        is one, as events were dropped, are damaged or were forgotten by Redis, it says so. Raises NotFoundError for a
+        database.
         """
         repeats = Repeats()
         query = {"topic": topic, "from": since, "database": database}

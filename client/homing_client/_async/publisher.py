@@ -33,7 +33,7 @@ class AsyncSentMessage:
         self._answer = AsyncInbox()
         self._asked = False
         self.arguments: Final = arguments
-        """Those of `AsyncExchanges.publish`."""
+        """The arguments of `AsyncExchanges.publish`."""
         self.outcome: JsonObject | HomingError | None = None
         """The confirmation, or what went wrong; None while nothing is known."""
         self.sent: Final = _system.monotonic()
@@ -84,7 +84,7 @@ class AsyncMessagePublisher:
             self._places.put(True)
         self._numbers = count(_OPENING + 1)
         self._unanswered: dict[int, AsyncSentMessage] = {}
-        """Those on the connection: whoever takes one out says what becomes of it."""
+        """The unanswered messages on the connection: the code that takes one out says what becomes of it."""
         self._unconfirmed: dict[int, AsyncSentMessage] = {}
         self._failed: list[AsyncSentMessage] = []
         self._duplex: AsyncDuplex | None = None
@@ -94,7 +94,12 @@ class AsyncMessagePublisher:
 
     async def __aenter__(self) -> Self:
         self._background = AsyncBackground(self._keep)
-        await self._tried.get(ANSWER_SECONDS)
+        try:
+            await self._tried.get(ANSWER_SECONDS)
+        except BaseException:  # whoever is interrupted here never comes to leave the block
+            self._over = True
+            self._background.abandon()
+            raise
         return self
 
     async def __aexit__(

@@ -27,7 +27,7 @@ STREAM_PATIENCE: Final = 45.0
 MOST_PAUSE: Final = 60.0
 """Seconds that a node may ask for between two connections of a stream."""
 NOTHING_MORE: Final = 204
-"""Whoever asks for more knows all there will ever be."""
+"""The HTTP status of a stream that is over for good: nothing more will come, so the client asks no more."""
 
 
 class AsyncSession:
@@ -55,7 +55,7 @@ class AsyncSession:
             self._headers["Authorization"] = f"Bearer {key}"
         self._at = 0
         self.consumer: Final = _system.new_consumer_name()
-        """As whom it takes from queues where it is given no name: nodes tell programs apart by it."""
+        """The name under which it takes from queues where the caller gives none: nodes tell programs apart by it."""
 
     @property
     def url(self) -> str:
@@ -85,7 +85,10 @@ class AsyncSession:
         return headers
 
     async def exchange(self, request: Request) -> Reply:
-        """The last answer to a request; UnreachableError when there was none."""
+        """Try a request until a node answers it with a status below 400, or no attempt is left; return the last answer.
+
+        That may be an error. UnreachableError when the last attempt got no answer, whatever those before it got.
+        """
         attempts = self._attempts(request)
         while True:
             at = self._at

@@ -34,7 +34,7 @@ class SentMessage:
         self._answer = Inbox()
         self._asked = False
         self.arguments: Final = arguments
-        """Those of `Exchanges.publish`."""
+        """The arguments of `Exchanges.publish`."""
         self.outcome: JsonObject | HomingError | None = None
         """The confirmation, or what went wrong; None while nothing is known."""
         self.sent: Final = _system.monotonic()
@@ -85,7 +85,7 @@ class MessagePublisher:
             self._places.put(True)
         self._numbers = count(_OPENING + 1)
         self._unanswered: dict[int, SentMessage] = {}
-        """Those on the connection: whoever takes one out says what becomes of it."""
+        """The unanswered messages on the connection: the code that takes one out says what becomes of it."""
         self._unconfirmed: dict[int, SentMessage] = {}
         self._failed: list[SentMessage] = []
         self._duplex: Duplex | None = None
@@ -95,7 +95,12 @@ class MessagePublisher:
 
     def __enter__(self) -> Self:
         self._background = Background(self._keep)
-        self._tried.get(ANSWER_SECONDS)
+        try:
+            self._tried.get(ANSWER_SECONDS)
+        except BaseException:  # whoever is interrupted here never comes to leave the block
+            self._over = True
+            self._background.abandon()
+            raise
         return self
 
     def __exit__(

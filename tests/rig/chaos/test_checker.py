@@ -145,6 +145,22 @@ def test_a_command_that_is_held_may_reach_its_device_until_its_hold_and_its_time
     assert [*report.counts] == found
 
 
+@pytest.mark.parametrize(("back", "late"), [(39.0, 0), (37.5, 1), (30.5, 1)])
+def test_an_outcome_that_is_due_while_redis_is_away_may_come_when_it_is_back(back: float, late: int) -> None:
+    """The command is due at 31.1 s and has its outcome at 40 s; two seconds are allowed."""
+    invoked, executed, *_ = story(1)
+    assert isinstance(invoked, Invoke)
+    history: list[Event] = [
+        replace(invoked, timeout=30.0),
+        Ok(at=1.1, op=1, latency=0.1, status=202, command_id="x1", state="pending"),
+        executed,
+        Fault(at=29.0, kind="kill", target="redis", phase=FaultPhase.BEGIN),
+        Fault(at=back, kind="kill", target="redis", phase=FaultPhase.END),
+        FinalRead(at=70.0, node="a", command_id="x1", state="timed_out", overrun=8.9, ended=40.0),
+    ]
+    assert check(numbered(HEADER, *history)).figures["late_finals"] == late
+
+
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_holds(name: str) -> None:
     report = judged("good", name)

@@ -15,6 +15,7 @@ from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from app.runtime.system import SystemClock
 from homing_rig.chaos.history import HistoryWriter
 from homing_rig.chaos.options import ChaosOptions
 from homing_rig.chaos.recorder import Recorder
@@ -33,7 +34,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     options = ChaosOptions(scenario="R1", short=True)
     scenario, form, _ = prepare(options)
     with HistoryWriter(tmp_path / "history.jsonl") as writer:
-        async with rig_of(scenario, replace(form, nodes=2), options, [], Recorder(writer), tmp_path) as running:
+        async with rig_of(
+            scenario, replace(form, nodes=2), options, [], Recorder(writer, SystemClock()), tmp_path
+        ) as running:
             yield running
 
 

@@ -99,6 +99,15 @@ def replica_is_taken() -> None:
     import_module("app.store.redis.driver.sentinel")._role = role  # type: ignore[attr-defined]
 
 
+def forgotten_is_not_told() -> None:
+    """A shard that has forgotten what readers have got goes on as if it had not."""
+
+    async def agreed(_self: Any, _shard: Any, _known: Any, head: Any) -> Any:
+        return head
+
+    product_class("app.store.redis.events.ends.ShardEnds").agreed = agreed
+
+
 MUTANTS: Final = by_name(
     TestedMutant(
         no_guard, "contract/test_sharded.py::test_F38_a_script_never_begins_in_a_slot_that_moves_and_goes_on_behind_it"
@@ -119,6 +128,9 @@ MUTANTS: Final = by_name(
     ),
     TestedMutant(
         deaf_to_sentinels, "contract/test_sentinel.py::test_F28_a_planned_switch_is_followed_at_once_under_load"
+    ),
+    TestedMutant(
+        forgotten_is_not_told, "contract/test_lost_tail.py::test_who_follows_a_redis_whose_file_was_cut_is_told"
     ),
     TestedMutant(replica_is_taken, "contract/test_sentinel.py::test_a_replica_is_not_used_whoever_names_it"),
 )

@@ -166,3 +166,8 @@ def unconfirmed_is_unsent() -> None:
             after(self, pending, topic, puback)
 
     invoker._after_puback = unsent
+
+
+def forgotten_sessions_stay_forgotten() -> None:
+    """A node does not read in the will of another one which session that is."""
+    product_class("app.cluster.sessions.Sessions").named = lambda _self, _notice: None

@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from app.core import keys
+from homing_rig.simulation.event_talk import Saying
 from homing_rig.simulation.guards import guarded
 from homing_rig.simulation.loop import SimLoop, bury
-from homing_rig.simulation.plan import BEGIN, Plan, Trouble, TroubleKind, plan_of
+from homing_rig.simulation.network import PLACES
+from homing_rig.simulation.plan import BEGIN, BROKER, Plan, Trouble, TroubleKind, plan_of
 from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.replica import Excused
 from homing_rig.simulation.run import Breach, run
@@ -86,7 +88,56 @@ def _judged_whole(plan: Plan) -> Sequence[Breach]:
         return run(plan).breaches
 
 
+SHARED = replace(
+    plan_of(0, 0),
+    nodes=4,
+    intake="shared",
+    sayings=(Saying(6.3, 0, "device-1"), Saying(6.4, 1, "device-1"), Saying(6.5, 2, "device-1")),
+    laws=dict.fromkeys(PLACES, "near"),
+)
+
+
+def test_one_node_alone_looks_for_what_an_ordered_intake_has_left() -> None:
+    """All nodes looked into that session, which has one client id, and ended each other's connections for ever: so
+    what was in it stayed there, and each node connected once a second (seen in the trace of seed 7486).
+    """
+    waits: list[float] = []
+
+    def told(at: float, _who: str, line: str) -> None:
+        if "former_intake_waits" in line:
+            waits.append(at)
+
+    assert run(SHARED, told).breaches == ()
+    assert waits == []
+
+
+def test_a_session_of_events_that_was_not_handed_over_is_adopted() -> None:
+    """A node that stopped did not tell that it left its session of events at the broker, where it had handed over that
+    of its commands: nobody took in what came for it (seed 7486).
+    """
+    troubles = (
+        Trouble(0.7, TroubleKind.RESTART, BROKER, 0.4),  # so one of both connections is a moment earlier there
+        Trouble(1.4, TroubleKind.HALF_OPEN_BROKER, "n1"),
+        Trouble(5.3, TroubleKind.RESTART, "n1", 1.4),
+    )
+    for seed in (0, 3, 22):
+        assert run(replace(SHARED, seed=seed, troubles=troubles)).breaches == ()
+
+
+def test_a_node_that_was_full_sends_what_it_holds_when_it_has_room() -> None:
+    """Each look at a device while the node had no room for its command counted as one at a device that is away, so the
+    next came after minutes (seed 3585).
+    """
+    assert run(plan_of(3585, 60)).breaches == ()
+
+
 @pytest.mark.long
 def test_a_session_takes_as_many_messages_as_with_the_configuration_that_we_ship() -> None:
     """The model dropped what came beyond a thousand, and the judge said that the cluster had lost it."""
     assert run(plan_of(10, 2000)).breaches == ()
+
+
+@pytest.mark.parametrize("seed", [2339, 3089])
+def test_who_was_cut_off_hears_of_a_death_when_it_is_back(seed: int) -> None:
+    """Redis had forgotten the session of a node that died while no other was connected, so nobody adopted it."""
+    assert run(plan_of(seed, 60)).breaches == ()

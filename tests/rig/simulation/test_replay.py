@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -121,13 +122,13 @@ def of_trouble(**facts: object) -> Callable[[list[bytes]], None]:
         (of_plan(nodes=10), "line 1: plan.nodes: Input should be less than or equal to 9"),
         (of_plan(nodes=6), "6 nodes; allowed are 5"),
         (of_plan(lease=0.9), "line 1: plan.lease: Input should be greater than or equal to 1"),
-        (of_plan(leese=2), "line 1: plan: 'leese' is unknown; allowed: laws, lease, max_pending, "),
+        (of_plan(leese=2), "line 1: plan: 'leese' is unknown; allowed: intake, laws, lease, max_pending, "),
         (of_plan(quirks={"turn": "sticky"}), "line 1: plan.quirks: 'turn' is unknown; allowed: absent_members, "),
         (of_plan(quirks=[]), "line 1: plan.quirks: "),
         (changed(0, lambda head: head.update(plan=[])), "line 1: plan: "),
         (
             of_plan(troubles=[{"at": 1, "kind": "kill", "target": "n1"}]),
-            "line 1: plan: each wish and each trouble needs a line of its own, below this one",
+            "line 1: plan: each wish, trouble and saying needs a line of its own, below this one",
         ),
         (of_plan(laws={"store": "near"}), "line 1: plan.laws: needed is"),
         (
@@ -150,7 +151,7 @@ def test_a_wrong_file_is_refused_with_its_line(
     tmp_path: Path, spoil: Callable[[list[bytes]], None], sentence: str
 ) -> None:
     file = tmp_path / "run.jsonl"
-    plan = replace(plan_of(1, 20), troubles=(Trouble(1.0, TroubleKind.KILL, "n1", 1.0),) * 3)
+    plan = replace(plan_of(2, 20), troubles=(Trouble(1.0, TroubleKind.KILL, "n1", 1.0),) * 3)
     write_replay(file, plan, Outcome(1, "", (), 20, 3, 0))
     lines = file.read_bytes().splitlines()
     spoil(lines)
@@ -170,3 +171,21 @@ def test_what_cannot_be_read_or_written_is_told(tmp_path: Path, homing: Homing) 
     (tmp_path / "large").write_bytes(b"x" * 101)
     with pytest.raises(SimulationError, match="has more than 100 bytes"):
         read_replay(tmp_path / "large", most_bytes=100)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b'{"saying": {"at": 3, "number": 0, "source": "n1"}}', "line 2: source: String should match pattern"),
+        (b'{"saying": {"at": 3, "number": -1, "source": "device-1"}}', "line 2: number: Input should be greater"),
+        (b'{"saying": {"at": 3, "number": 1, "source": "caller-1", "to": "n1"}}', "line 2: 'to' is unknown; allowed: "),
+        (b'{"saying": {"at": 3, "number": 1, "source": "caller-1"}}\n' * 2, "two sayings have the same number"),
+        (b'{"saying": {}, "wish": {}}', "line 2: needed is an object with one member: wish, trouble or saying"),
+    ],
+)
+def test_a_wrong_event_is_refused_with_its_line(tmp_path: Path, line: bytes, sentence: str) -> None:
+    file = tmp_path / "run.jsonl"
+    write_replay(file, replace(plan_of(1, 0), troubles=()), Outcome(1, "", (), 0, 0, 0))
+    file.write_bytes(file.read_bytes() + line)
+    with pytest.raises(SimulationError, match=re.escape(sentence)):
+        read_replay(file)

@@ -44,7 +44,7 @@ def test_what_is_not_needed_is_left_out() -> None:
     assert {one.number for one in small.wishes} == needed
     assert sorted(one.kind for one in small.troubles) == ["freeze", "freeze", "kill"]
     assert [one.seconds for one in small.troubles] == [1.0] * 3
-    assert small.nodes == 2
+    assert (small.nodes, small.sayings) == (2, ())
     assert small.quirks == Quirks(absent_members=True)
     assert set(small.laws.values()) == {"near"}
     assert set(small.offsets) == {0.0}

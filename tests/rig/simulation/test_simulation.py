@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
-from typing import Final
 
 import pytest
 
@@ -20,6 +20,7 @@ from homing_rig.simulation.loop import SimLoop, bury
 from homing_rig.simulation.plan import BEGIN, OF_NODES, OF_STORE, Trouble, TroubleKind, plan_of
 from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.run import run
+from homing_rig.simulation.store import StoreHost
 from homing_rig.simulation.world import World
 from tests.unit.cli.conftest import Homing
 
@@ -44,6 +45,20 @@ def test_nothing_of_a_run_is_left_for_the_next_one() -> None:
         run(plan_of(seed, 40))
     assert run(plan_of(3, 40)).digest == first
     assert run(plan_of(4, 40)).digest != first
+
+
+def worlds() -> set[int]:
+    """Parts of runs that are in memory."""
+    return {id(one) for one in gc.get_objects() if isinstance(one, (World, SimLoop, StoreHost))}
+
+
+def test_a_run_leaves_nothing_in_memory() -> None:
+    """Each left a world behind, a megabyte: ten thousand seeds in one process took nine gigabytes."""
+    gc.collect()
+    before = worlds()
+    found = run(plan_of(3, 20))
+    assert worlds() <= before
+    assert found.recording.events
 
 
 def test_two_processes_with_other_hashes_see_the_same() -> None:
@@ -87,22 +102,18 @@ def test_every_kind_of_trouble_is_survived(kind: TroubleKind) -> None:
     assert run(plan).breaches == ()
 
 
-FORGOTTEN_JOIN: Final = 349
-"""The seed of which it is known what it breaks: a store forgets the session of a node that begins, and the node dies
-before it has noted that again (docs/guarantees.md). Nobody takes that session over."""
-
-
 @pytest.mark.parametrize("seeds", [SEEDS, pytest.param(500, marks=pytest.mark.long)])
 def test_seeds_find_nothing_in_the_product_and_meet_what_they_must(seeds: int) -> None:
     """A simulation that never meets a state proves nothing about it. Five hundred seeds meet all that is possible."""
     found = list(suite.outcomes(range(seeds), 40, 1))
-    assert [one for one in found if (one.breaches or one.failed) and one.seed != FORGOTTEN_JOIN] == []
+    assert [one for one in found if one.breaches or one.failed] == []
     met = {name for one in found for name in one.marks}
     assert {f"{kind} node ready" for kind in OF_NODES} - met == set()
     hit = [name.split(" command ") for name in met if " command " in name]
     assert {kind for kind, _ in hit} == {*TroubleKind}
     assert {stage for _, stage in hit} == {*Stage}
     assert {"counter adoption.responses", "counter lease.lost", "counter repeat.sent", "counter sweep.timed_out"} <= met
+    assert {"counter events.appended", "counter events.redelivered", "counter events.retried"} <= met
     assert len(met & set(possible())) > len(possible()) / 2
 
 

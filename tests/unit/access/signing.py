@@ -15,7 +15,7 @@ from app.access.login.key_set import KeySet, parse_key_set
 ISSUER: Final = "https://issuer.example"
 AUDIENCE: Final = "homing"
 NOW: Final = 1_700_001_000
-"""What a ManualClock shows at first."""
+"""The instant that a ManualClock shows at first."""
 
 RSA: Final = RSAKey.generate_key(2048, {"kid": "rsa"})
 EC: Final = ECKey.generate_key("P-256", {"kid": "ec"})

@@ -54,15 +54,15 @@ class Shared(Store):
 
     away = False
 
-    async def copy_kept(self) -> tuple[int, int] | None:
+    async def kept(self) -> tuple[int, int] | None:
         if self.away:
             raise StoreUnavailableError("the store is away")
-        return await super().copy_kept()
+        return await super().kept()
 
-    async def kept_copy(self) -> bytes | None:
+    async def read(self) -> bytes | None:
         if self.away:
             raise StoreUnavailableError("the store is away")
-        return await super().kept_copy()
+        return await super().read()
 
 
 @dataclass
@@ -179,8 +179,8 @@ async def test_what_changed_last_before_the_directory_went_away_is_in_the_copy(p
         await until(lambda: following.trouble != "")
         place.store.away = False
         await until(lambda: place.store.writes == 2)
-        assert place.store.kept is not None
-        assert place.store.kept[0] == 2
+        assert place.store.copy is not None
+        assert place.store.copy[0] == 2
 
 
 async def test_while_the_first_steps_take_long_the_node_goes_by_the_copy(place: Place) -> None:

@@ -47,19 +47,19 @@ class Store:
     """The store that nodes share."""
 
     def __init__(self) -> None:
-        self.kept: tuple[int, int, bytes] | None = None
+        self.copy: tuple[int, int, bytes] | None = None
         self.writes = 0
 
-    async def keep_copy(self, version: int, at_us: int, copy: bytes, life: timedelta) -> None:
+    async def keep(self, version: int, at_us: int, copy: bytes, life: timedelta) -> None:
         assert life == LIFE
-        self.kept = version, at_us, copy
+        self.copy = version, at_us, copy
         self.writes += 1
 
-    async def copy_kept(self) -> tuple[int, int] | None:
-        return None if self.kept is None else self.kept[:2]
+    async def kept(self) -> tuple[int, int] | None:
+        return None if self.copy is None else self.copy[:2]
 
-    async def kept_copy(self) -> bytes | None:
-        return None if self.kept is None else self.kept[2]
+    async def read(self) -> bytes | None:
+        return None if self.copy is None else self.copy[2]
 
 
 @pytest.fixture

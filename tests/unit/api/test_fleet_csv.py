@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 from io import StringIO
 
+import pytest
+
 from app.api.v1.fleet_csv import targets_csv
 from app.core.fleets.marks import TargetMark
 from app.fleets.administration import TargetRow
@@ -21,6 +23,14 @@ def test_no_cell_of_a_table_is_a_formula() -> None:
     escaped = ["'=1+1", "'+1", "'-1", "'@sum", "'\t'=1", "'\r'=1", "'\n'=1"]
     assert [row[-2] for row in table] == [*escaped, *said[7:]]
     assert [row[-3] for row in table] == ["", "-3", "7.5", "true", "'=x", '["a"]', '{"a":1}', "", "0"]
+
+
+@pytest.mark.parametrize("sign", "=+-@")
+def test_wide_forms_of_signs_begin_no_formula_either(sign: str) -> None:
+    wide = chr(ord(sign) + 0xFEE0)
+    row = TargetRow(0, "dock-1", "dji", 0, TargetMark.FAILED, None, [1, f"{wide}x", f"{wide}1+1;{wide}2 {wide}"])
+    _, (*_, code, message, _) = csv.reader(StringIO(targets_csv([row]).decode(), newline=""))
+    assert (code, message) == (f"'{wide}x", f"'{wide}1+1;'{wide}2 {wide}")
 
 
 def test_an_answer_is_json_and_no_formula_either() -> None:

@@ -19,6 +19,7 @@ from app.access.origin import ASKING, RequestOrigin
 from app.audit.recorder import Audit
 from app.audit.writer import FEW, AuditWriter
 from app.callbacks.pending import Pending
+from app.core.access.callers import Caller
 from app.core.audit.chain import Author, ChainHead, ChainLine, Verifier, columns_of
 from app.core.audit.lines import things_of
 from app.core.commands.callback import Registration
@@ -99,6 +100,12 @@ async def test_a_command_that_ends_at_once_is_one_line(audit: Audit, store: Stor
     audit.closed(pending("c1"))
     await audit.close()
     assert [(one["kind"], one.get("state")) for one in store.told] == [("command", "succeeded"), ("joined", None)]
+
+
+async def test_a_command_by_hand_is_a_line_with_its_caller_and_topic(audit: Audit, store: Store) -> None:
+    audit.sent_by_hand(Caller.of_login("ann", issued_us=0, expires_us=1), "d/dock-1/do", "dock-1", "dji")
+    await audit.close()
+    assert [(one["kind"], one["who"], one["topic"]) for one in store.told] == [("publish-raw", "ci", "d/dock-1/do")]
 
 
 async def test_many_commands_are_rows_of_one_line_that_name_who_asked_once(audit: Audit, store: Store) -> None:
@@ -360,7 +367,7 @@ class TimedStore(Store):
         super().__init__()
         self._clock, self._taken, self._pass_time = clock, taken, pass_time
         self.gaps: list[float] = []
-        """Of the calls: how long the first of what they told had waited."""
+        """The time for which the first fact of each call had waited."""
 
     async def append(self, lines: Sequence[StoredLine], facts: int) -> None:
         self.calls.append(len(lines))

@@ -8,8 +8,11 @@ import pytest
 
 from app.core.access.callers import Caller
 from app.core.access.model import Binding, Kind, Principal, Role
+from app.core.broker.packets import WillMessage
 from app.core.broker.rights import OWN_NODE, Permit
 from tests.unit.broker.test_door import Gate
+from tests.unit.core.broker.doors import knock
+from tests.unit.core.broker.peers import BrokerBench, payloads, properties
 
 SAID, TOLD = "homing/SN1/event", "homing/SN1/command"
 BACKEND = Principal(id="backend", tenant_id=None, kind=Kind.SERVICE, name="backend")
@@ -59,6 +62,26 @@ def test_a_device_that_is_away_is_judged_by_its_key_its_record_and_its_profiles(
     assert says_and_gets(permit, told=TOLD) == (False, True)
     gate.become(replace(gate.document, principals=(), credentials=()))
     assert says_and_gets(permit, told=TOLD) == (False, False)
+
+
+@pytest.mark.parametrize("delay", [0, 30])
+@pytest.mark.parametrize("is_revoked", [True, False])
+def test_a_device_whose_key_is_revoked_while_it_is_there_has_no_will(*, is_revoked: bool, delay: int) -> None:
+    gate = bound("backend")
+    bench = BrokerBench(gate.door)
+    watcher, _ = knock(bench, "backend", gate.add(BACKEND).text.encode())
+    watcher.subscribe(SAID)
+    key = gate.key_for("SN1")
+    will = WillMessage(SAID, b"gone", 1, properties=properties(WILL_DELAY_INTERVAL=delay))
+    device, _ = knock(bench, "SN1", key.text.encode(), client_id="SN1", will=will, expiry=60)
+    if is_revoked:
+        gate.revoke(key)
+        bench.broker.recheck()
+        assert device.closed
+    else:
+        device.drop()
+    bench.pass_seconds(delay)
+    assert payloads(watcher.hear()) == ([] if is_revoked else [b"gone"])
 
 
 def test_rights_that_end_by_themselves_end_for_who_is_away_within_a_second() -> None:

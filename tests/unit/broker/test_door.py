@@ -12,7 +12,7 @@ import pytest
 
 from app.access.authority import Authority
 from app.access.follower import DirectoryFollower, View
-from app.broker.door import AccessDoor
+from app.broker.door import AccessDoor, HandRecord
 from app.broker.topics import DeviceTopics
 from app.core.access.devices import device_principal
 from app.core.access.keys import Key, make_key
@@ -37,7 +37,12 @@ TENANTS = (
 class Gate:
     """A door, and the directory behind it."""
 
-    def __init__(self, tenants: tuple[Tenant, ...] = (), profiles: Iterable[DeviceProfile] = ()) -> None:
+    def __init__(
+        self,
+        tenants: tuple[Tenant, ...] = (),
+        profiles: Iterable[DeviceProfile] = (),
+        record: HandRecord | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self._random = iter(range(1, 200))
         self.following = SimpleNamespace(known=True, trouble="", heard_at=0.0, use=lambda *_: None)
@@ -45,7 +50,7 @@ class Gate:
         follower = cast("DirectoryFollower", self.following)
         authority = Authority(follower, self.clock, stale=1e9, nodes=lambda: 1, counters=Counter())
         topics = DeviceTopics([PROFILES["homing"], PROFILES["dji"], *profiles])
-        self.door = AccessDoor(authority, topics, ("", ""), self.clock.monotonic)
+        self.door = AccessDoor(authority, topics, ("", ""), self.clock.monotonic, record)
 
     def become(self, document: Document) -> None:
         self.document = document

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -19,7 +20,7 @@ from paho.mqtt.properties import Properties as PahoProperties
 from app.broker.listener import TICK_SECONDS, limited_peer
 from app.broker.stream import MessageStream
 from app.core.broker.bounds import BrokerBounds
-from app.core.broker.codes import ProtocolVersion, ReasonCode
+from app.core.broker.codes import PacketType, ProtocolVersion, ReasonCode
 from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
 from app.core.broker.packets import Connack, Connect, Disconnect, FilterOptions, Pingreq, Publish, Subscribe
@@ -283,6 +284,23 @@ def test_what_comes_while_the_process_stands_still_ends_a_silence(run: Run) -> N
     run(story())
 
 
+def test_whoever_resets_the_connection_before_it_is_accepted_leaves_nothing(run: Run) -> None:
+    """As a scan of ports does."""
+
+    async def reset() -> None:
+        async with running_broker() as running:
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", running.port)) as one:
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            writer.write(CONNECT)
+            assert (await reader.readexactly(4))[0] >> 4 == PacketType.CONNACK
+            await eventually(lambda: running.broker.taken == 1)
+            writer.close()
+
+    run(reset())
+
+
 async def test_the_end_of_the_broker_is_told() -> None:
     async with AsyncExitStack() as client:
         async with running_broker() as running:
@@ -323,6 +341,21 @@ async def test_connections_of_one_address_are_bounded() -> None:
         writer.write(CONNECT)
         assert (await reader.read(1))[0] >> 4 == 2
         writer.close()
+
+
+async def test_connections_over_the_bound_are_told_so_and_the_rest_of_them_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Connections that say nothing have no more of the files than those that are told."""
+    monkeypatch.setattr("app.broker.listener.MOST_TO_REFUSE", 1)
+    async with running_broker(BrokerBounds(connections=1)) as one, AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(raw(one)) for _ in range(2)]
+        await eventually(lambda: len(one.broker.connections) == 2)
+        third = await stack.enter_async_context(raw(one))
+        assert await third.rest() == b""
+        assert one.counters["broker.refused.server_busy"] == 1
+        await silent[1].say(CONNECT)
+        assert (await silent[1].rest())[:4] == b"\x20\x03\x00\x89"
 
 
 async def test_no_session_begins_while_the_process_has_all_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,9 @@ def test_what_cannot_be_changed_is_named_and_nothing_is_written(homing: Homing, 
         '{"queues": ["alarms"]}',
         '{"queues": [{"routes": []}]}',
         '{"exchanges": [{"kind": "topic"}]}',
+        '{"exchanges": [{"name": ["ops"], "kind": "topic"}]}',
+        '{"queues": [{"name": 7, "routes": []}]}',
+        '{"queues": [{"name": "..", "routes": []}]}',
         '{"queues": [{"name": "a", "routes": []}, {"name": "a", "routes": []}]}',
         None,
     ],
@@ -118,3 +121,16 @@ def test_what_is_no_document_is_told_before_a_node_is_asked(
     code, _, err = homing("queue", "apply", "queues.json", "--url", fake_node.url)
     assert (code, fake_node.asked) == (2, [])
     assert "FILE: " in err
+    assert "[Errno" not in err
+
+
+@pytest.mark.parametrize(
+    "words", [("declare", "--topic", "a"), ("bind", "--topic", "a"), ("unbind", "--topic", "a"), ("consume",)]
+)
+def test_a_name_that_no_path_can_have_is_told_before_a_node_is_asked(
+    homing: Homing, fake_node: FakeNode, words: tuple[str, ...]
+) -> None:
+    for name in ("", ".", "..", "a\udcff"):
+        told = homing("queue", words[0], name, *words[1:], "--url", fake_node.url)
+        assert told == (2, "", f"homing: QUEUE: {name!a} is no name of a queue\n")
+    assert fake_node.asked == []

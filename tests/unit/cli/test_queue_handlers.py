@@ -146,7 +146,8 @@ async def test_a_second_ctrl_c_gives_back_what_is_being_handled(fake_node: FakeN
             await eventually((tmp_path / "began").exists)
             os.killpg(process.pid, signal.SIGINT)
             assert process.stderr is not None
-            assert b"once more" in await asyncio.to_thread(process.stderr.readline)
+            said = asyncio.to_thread(process.stderr.readline)
+            assert b"once more" in await asyncio.wait_for(said, PATIENCE)
             os.killpg(process.pid, signal.SIGINT)
             process.wait(PATIENCE)
         finally:

@@ -321,3 +321,12 @@ def test_a_dry_run_says_what_would_become_of_a_command(homing: Homing, fake_node
     assert body == {"method": "cover_open", "params": {"n": 1}, "dry_run": True}
     assert not {"Idempotency-Key", "Prefer"} & set(headers)
     assert homing("send", "dock-1", "cover_open", "--dry-run", "--json", "--node", fake_node.url)[0] == 0
+
+
+def test_what_an_interlock_refuses_was_not_sent(homing: Homing, fake_node: FakeNode) -> None:
+    """A dry run and `homing interlocks check` have the same exit code."""
+    for kind, expected in (("interlock", 5), ("key-reused", 2)):
+        problem = {"type": f"urn:homing:problem:{kind}", "title": "no", "status": 409, "detail": "the drone flies"}
+        fake_node.answers = [(409, problem)]
+        code, _, err = homing("send", "dock-1", "cover_close", "--url", fake_node.url)
+        assert (code, "the drone flies" in err) == (expected, True)

@@ -22,6 +22,8 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested
             "--mqtt: 'nonsense:x' is no address; allowed: HOST:PORT, such as 127.0.0.1:1883",
         ),
         (["--mqtt", ""], {}, "--mqtt: '' is no address"),
+        (["--mqtt", "1884"], {}, "--mqtt: '1884' is no address; allowed: HOST:PORT, such as 127.0.0.1:1883"),
+        (["--api", "8081"], {}, "--api: '8081' is no address; allowed: HOST:PORT, such as 127.0.0.1:8080"),
         (["--mqtt", "u:p@127.0.0.1:1"], {}, "--mqtt: 'u:p@127.0.0.1:1' is no address"),
         (["--api", "http://x"], {}, "--api: 'http://x' is no address; allowed: HOST:PORT, such as 127.0.0.1:8080"),
         (["--mqtt", "127.0.0.1:0"], {}, "HOMING_BROKER_URL: names no address to listen on"),

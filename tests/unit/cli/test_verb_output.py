@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.cli import fleet
+from app.cli import fleet_follow
 from tests.unit.cli.conftest import FakeNode, Homing
 from tests.unit.cli.test_send import COMMAND
 from tests.unit.cli.test_verbs import ANSWER, ID, RUN, VERBS
@@ -97,7 +97,10 @@ def test_who_follows_events_is_told_what_is_missing(homing: Homing, fake_node: F
     ]
     code, out, err = homing("events", "follow", "--count", "2", "--url", fake_node.url)
     assert (code, out.splitlines()) == (0, ['2026-03-01T08:00:00.000Z a/b {"n": 1}'] * 2)
-    assert err == "homing: events until 2026-03-01T07:00:00.000Z are gone: they were dropped before they were read\n"
+    assert err == (
+        "homing: events until 2026-03-01T07:00:00.000Z are missing: they were dropped, are damaged, or Redis has "
+        "forgotten them\n"
+    )
     fake_node.answers = [(200, [("problem", {"status": 404, "detail": "there is no such database"})])]
     assert homing("events", "follow", "--url", fake_node.url) == (
         2,
@@ -211,7 +214,7 @@ def test_results_of_a_run_are_all_targets_or_csv(homing: Homing, fake_node: Fake
 def test_a_run_is_followed_until_it_stands_still(
     homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "ROUND_SECONDS", 0)
+    monkeypatch.setattr(fleet_follow, "ROUND_SECONDS", 0)
     began = {"id": RUN, "state": "running", "total": 2, "counts": {"handed": 2}}
     for state, expected in (("succeeded", 0), ("failed", 1), ("lapsed", 3), ("aborted", 4), ("paused", 9)):
         fake_node.answers = [(200, began), (200, began), (200, {**began, "state": state, "counts": {"failed": 2}})]

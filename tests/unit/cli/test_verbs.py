@@ -330,6 +330,14 @@ def test_a_verb_of_a_distribution_that_is_not_installed_names_it(
     assert "chaos" not in homing("--help")[1]
 
 
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [("abort", "is cancelled, with --cancel-open also what was sent"), ("resume", "With --forgive, what has failed")],
+)
+def test_help_names_options_as_they_are_typed(homing: Homing, verb: str, said: str) -> None:
+    assert said in " ".join(homing("fleet", verb, "--help")[1].split())
+
+
 def test_roles_are_a_noun_of_their_own(homing: Homing, fake_node: FakeNode) -> None:
     fake_node.answers = [(200, ANSWER)]
     told = [homing(*words, "list", "--url", fake_node.url) for words in (("roles",), ("admin", "roles"))]

@@ -11,7 +11,7 @@ from app.cluster.adopter import GRACE, Adopter
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.core.cluster.notices import SessionNotice, Word
-from app.core.errors import BrokerUnavailableError
+from app.core.errors import BrokerUnavailableError, StoreUnavailableError
 from app.runtime.system import new_charter
 from tests.waiting import eventually
 
@@ -27,12 +27,22 @@ class Orphans(LocalCluster):
         self.left = [NodeInfo(name, f"i-{name}", name, 0) for name in names]
         self.alive = [NodeInfo(name, f"i-{name}", name, 0) for name in alive]
         self.claims: list[tuple[str, bool]] = []
+        self.forgotten: list[str] = []
+        self.knows_all = False
+        self.away = 0
 
     async def nodes(self) -> Sequence[NodeInfo]:
         return tuple(self.alive)
 
     async def orphans(self) -> Sequence[NodeInfo]:
+        if self.away:
+            self.away -= 1
+            raise StoreUnavailableError("away")
         return tuple(self.left)
+
+    async def note_forgotten(self, lost: NodeInfo) -> bool:
+        self.forgotten.append(lost.client_id)
+        return not self.knows_all
 
     async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
         self.claims.append((orphan.node_id, lost))
@@ -43,7 +53,7 @@ class Orphans(LocalCluster):
 
 
 class Rig:
-    def __init__(self, cluster: Orphans, grace: timedelta = GRACE) -> None:
+    def __init__(self, cluster: Orphans, grace: timedelta = GRACE, interval: float = 1) -> None:
         self.cluster = cluster
         self.counters: Counter[str] = Counter()
         self.drained: list[str] = []
@@ -53,9 +63,10 @@ class Rig:
         self.adopter = Adopter(
             cluster=cluster,
             drain=self.drain,
-            interval=1,
+            interval=interval,
             counters=self.counters,
             connected=lambda: self.connected,
+            named=named,
             gone=self.gone.append,
             died=self.died.append,
             grace=grace,
@@ -69,8 +80,12 @@ class Rig:
         return 2
 
 
-def lost(name: str) -> SessionNotice:
-    return SessionNotice(Word.LOST, name, f"i-{name}")
+def lost(name: str, secret: str = "") -> SessionNotice:
+    return SessionNotice(Word.LOST, name, f"i-{name}", secret=secret)
+
+
+def named(notice: SessionNotice) -> NodeInfo | None:
+    return NodeInfo(notice.node_id, notice.incarnation, notice.secret, 0) if notice.secret else None
 
 
 async def test_F50_a_session_that_cannot_be_drained_holds_up_no_other() -> None:
@@ -143,3 +158,28 @@ async def test_ones_own_session_that_somebody_took_over_is_adopted_without_waiti
     rig.adopter.left_behind(rig.cluster.left[0])
     await eventually(lambda: rig.drained == ["n1"])
     assert rig.cluster.claims[0] == ("n1", False)
+
+
+async def test_a_session_that_the_store_has_forgotten_is_adopted_by_the_name_that_the_broker_tells() -> None:
+    rig = Rig(Orphans(), NO_GRACE)
+    rig.adopter.heard(lost("n2", "client-of-n2"))
+    await eventually(lambda: rig.drained == ["n2"])
+    assert rig.cluster.forgotten == ["client-of-n2"]
+    assert rig.cluster.claims[0] == ("n2", True)
+    assert rig.counters["adoption.forgotten"] == 1
+
+
+async def test_a_session_that_somebody_else_has_adopted_is_left_alone() -> None:
+    rig = Rig(Orphans(), NO_GRACE)
+    rig.cluster.knows_all = True
+    rig.adopter.heard(lost("n2", "client-of-n2"))
+    rig.adopter.heard(lost("n3"))  # of a node of 0.2.0, which says no name
+    await eventually(lambda: not rig.adopter.busy)
+    assert (rig.cluster.forgotten, rig.cluster.claims, rig.drained) == (["client-of-n2"], [], [])
+
+
+async def test_a_loss_of_which_the_broker_tells_while_the_store_is_away_is_acted_upon_when_that_is_back() -> None:
+    rig = Rig(Orphans(), NO_GRACE, interval=0.01)
+    rig.cluster.away = 3
+    rig.adopter.heard(lost("n2", "client-of-n2"))
+    await eventually(lambda: rig.drained == ["n2"])

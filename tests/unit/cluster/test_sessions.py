@@ -49,7 +49,7 @@ def test_the_share_group_is_that_of_the_charter_and_nothing_else_tells_it() -> N
     session = rig.sessions.of(rig.sessions.incarnation("n1"), CHARTER)
     shared, notices = session.subscriptions
     assert shared.topic_filter == f"$share/homing-{CHARTER.group}/a/+/b"
-    assert (notices.qos, notices.needed) == (0, False)
+    assert (notices.qos, notices.needed) == (1, False), "who is cut off hears of a death when it is back"
     assert session.info.filters == (shared.topic_filter, notices.topic_filter)
     assert session.will is not None
     told = f"{session.will} {notices.topic_filter} {CHARTER}"
@@ -148,3 +148,51 @@ def test_a_node_answers_who_asks_under_its_charter_and_nobody_else() -> None:
     hear(answer.replace(b"01ASKS", b"01LIES"))
     hear(encode_notice(SessionNotice(Word.HERE, "n2", "01THERE", "01ASKS"), CHARTER))
     assert rig.heard == []
+
+
+def survivor_of_others() -> Rig:
+    """A node whose incarnation is not the first one of any node."""
+    rig = Rig()
+    rig.sessions.incarnation("n1")
+    rig.sessions.of(rig.sessions.incarnation("n1"), CHARTER)
+    return rig
+
+
+def test_a_will_tells_nodes_of_this_cluster_alone_which_session_is_lost() -> None:
+    """So another node can adopt it, though the store has forgotten that it exists."""
+    dead, survivor = Rig(), survivor_of_others()
+    session = dead.sessions.of(dead.sessions.incarnation("n-2"), CHARTER)
+    assert session.will is not None
+    survivor.own_topics[session.will.topic](session.will.payload)
+    [notice] = survivor.heard
+    named = survivor.sessions.named(notice)
+    assert named is not None
+    assert (named.node_id, named.client_id, named.incarnation, named.filters) == (
+        session.info.node_id,
+        session.info.client_id,
+        session.info.incarnation,
+        session.info.filters,
+    )
+    secret = session.info.client_id[-32:]
+    assert secret.encode() not in session.will.payload
+    assert secret not in repr(notice)
+
+
+def test_nodes_of_0_2_0_read_a_will_of_this_version_and_the_other_way_round() -> None:
+    """They take the fourth word for who has asked: here it has to be empty."""
+    session = Rig().sessions.of(Rig().sessions.incarnation("n2"), CHARTER)
+    assert session.will is not None
+    text, _, signature = session.will.payload.decode().rpartition(" ")
+    assert CHARTER.signed("notice", text, signature)
+    _word, _node, _incarnation, *asker = text.split(" ")
+    assert asker[:1] == [""]
+    old = f"lost n2 {session.info.incarnation}"
+    survivor = survivor_of_others()
+    survivor.own_topics[session.will.topic](f"{old} {CHARTER.sign('notice', old)}".encode())
+    [notice] = survivor.heard
+    assert survivor.sessions.named(notice) is None
+
+
+def test_a_secret_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ValueError, match="65 bytes are no such secret"):
+        CHARTER.seal("i", "x" * 65)

@@ -41,14 +41,18 @@ def test_credit_is_the_prefetch_less_what_is_lent(loans: ChannelLoans) -> None:
     assert (len(loans), loans.next_due()) == (0, None)
 
 
-def test_a_loan_is_extended_at_half_of_it_by_a_token_that_is_not_settled(loans: ChannelLoans) -> None:
+def test_a_loan_is_extended_at_half_of_it_by_all_that_is_not_settled(loans: ChannelLoans) -> None:
     loans.lend([token(index=at) for at in range(3)], 100.0)
     assert loans.next_due() == 115.0
     assert loans.due(114.9) == []
     settle(loans, token(index=0))
-    assert loans.due(115.0) == [token(index=1)]
-    loans.extended(token(index=1), 115.0)
+    assert loans.due(115.0) == [token(index=1), token(index=2)]
+    loans.end(token(index=1))
+    loans.extended(token(index=2), 115.0)
     assert loans.next_due() == 130.0
+    assert loans.due(130.0) == [token(index=2)]
+    loans.end(token(index=2))
+    assert (len(loans), loans.next_due()) == (0, None)
 
 
 def test_an_extension_that_fails_is_tried_again_and_then_the_loan_is_over(loans: ChannelLoans) -> None:
@@ -61,7 +65,7 @@ def test_an_extension_that_fails_is_tried_again_and_then_the_loan_is_over(loans:
 
 
 def test_a_loan_is_kept_for_ten_minutes_or_four_times_its_length() -> None:
-    for loan, kept in ((30.0, 600.0), (3600.0, 4 * 3600.0)):
+    for loan, kept in ((30.0, 600.0), (3600.0, 4 * 3600.0), (4 * 3600.0, 12 * 3600.0)):
         loans, now = ChannelLoans(loan, 1), 0.0
         loans.lend([token()], now)
         while (due := loans.next_due()) is not None:

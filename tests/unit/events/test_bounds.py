@@ -192,7 +192,7 @@ async def test_what_cannot_be_appended_is_tried_again_in_its_order() -> None:
 
 
 async def test_what_another_one_has_taken_over_is_given_up() -> None:
-    found, said = await written([FencedError("later")], 10)
+    found, said = await written([FencedError("later", 2)], 10)
     assert said == [False] * 7 + [True] * 3
     assert found == [7, 8, 9]
 

@@ -70,3 +70,23 @@ async def test_while_nothing_can_be_heard_nobody_has_gone() -> None:
     assert stage.look() == [], "what the broker has kept is about to come"
     stage.clock.advance(91)
     assert stage.look() == ["SN1"]
+
+
+async def test_what_there_was_no_room_for_is_told_with_the_next_sign() -> None:
+    stage = Stage()
+    await stage.keeper.begin()
+    sign = PresenceSign("dji", "t", "SN1", online=True, offline_after=timedelta(seconds=90))
+    for _ in range(2):
+        told = stage.keeper.heard(sign, stage.clock.monotonic())
+        assert told is not None
+        stage.keeper.untold(told[1])
+    await stage.hears("SN1")
+    assert stage.keeper.heard(sign, stage.clock.monotonic()) is None
+    assert stage.look() == []
+    stage.clock.advance(91)
+    for _ in range(2):
+        assert stage.look() == ["SN1"]
+        ((_, entry),) = stage.told
+        stage.keeper.untold(entry)
+    assert stage.look() == ["SN1"]
+    assert stage.look() == []

@@ -66,7 +66,7 @@ class Children:
             expectations=(Expectation(f"a/{request.device_id}", Correlation.ID),),
             timeout=request.timeout,
             retention=RETENTION,
-            hold=HoldRequest(request.hold or timedelta()),
+            hold=HoldRequest(request.hold or timedelta(), run=request.run),
             lane=self.lane,
         )
         there = await self._store.get([request.command_id])

@@ -12,10 +12,12 @@ from app.core.commands.command import CommandState
 from app.core.errors import StoreUnavailableError
 from app.core.fleets.marks import TargetMark
 from app.core.fleets.run import RunState
-from app.fleets.driver import BUSY_SECONDS, LOOKS
-from app.store.fleets import RunChange
+from app.fleets.driver import BUSY_SECONDS
+from app.fleets.turns import LOOKS
+from app.store.fleets import KEPT, RunChange
 from tests.contract.store_backends import ManualClock
 from tests.unit.fleets.driver_world import (
+    HOUR,
     RETENTION,
     Killed,
     World,
@@ -197,6 +199,54 @@ async def test_who_stays_away_is_given_up_once_whatever_a_person_changes_in_that
     assert await world.counts() == {"unreachable": 1}
 
 
+async def test_a_driver_of_a_run_that_is_gone_takes_it_off_the_list() -> None:
+    world = await world_of(1)
+    driver = await world.driver()
+    world.clock.now += (KEPT + 30 * HOUR).total_seconds()
+    assert await driver.round() is None
+    assert list(await world.store.fleets.open_runs()) == []
+
+
+async def test_thousands_that_are_away_keep_nobody_from_their_turn_and_get_theirs_when_they_are_back() -> None:
+    world = await world_of(10 * LOOKS)
+    world.away = {f"dock-{index}" for index in range(8 * LOOKS)}
+    driver = await world.driver()
+    for _ in range(30):
+        await rounds(driver, world, step=1)
+        await world.answer(cancelled)
+    assert await world.counts() == {"cancelled": 2 * LOOKS, "waiting": 8 * LOOKS}
+    world.away = set()
+    for _ in range(30):
+        await rounds(driver, world, step=1)
+        await world.answer(cancelled)
+    assert world.children.sent == Counter({f"dock-{index}": 1 for index in range(10 * LOOKS)})
+
+
+async def test_those_that_are_back_have_their_turn_although_many_have_not_had_theirs() -> None:
+    world = await world_of(10 * LOOKS, in_flight=10)
+    world.away = {f"dock-{index}" for index in range(20)}
+    driver = await world.driver()
+    await rounds(driver, world)
+    world.away = set()
+    for _ in range(12):
+        await world.answer(cancelled)
+        await rounds(driver, world)
+    assert {f"dock-{index}" for index in range(20)} <= set(world.children.sent)
+    assert len(world.children.sent) < 10 * LOOKS
+
+
+async def test_those_that_are_away_take_no_room_of_others_with_their_label() -> None:
+    per = {"per": [{"label": "site", "most": 2}]}
+    world = await world_of(30, further=per, labels=lambda _: ["north"])
+    world.away = {f"dock-{index}" for index in range(20)}
+    driver = await world.driver()
+    for _ in range(40):
+        await rounds(driver, world, step=1)
+        assert len((await world.store.held()).entries) <= 2
+        await world.answer(cancelled)
+    assert await world.counts() == {"cancelled": 10, "waiting": 20}
+
+
 @pytest.mark.parametrize("seconds", [-3600, 3600])
 async def test_who_is_away_is_waited_for_as_long_whatever_the_clock_is_set_to(seconds: int) -> None:
     world = await world_of(2, hold=timedelta(seconds=30))
@@ -208,6 +258,20 @@ async def test_who_is_away_is_waited_for_as_long_whatever_the_clock_is_set_to(se
     assert await world.counts() == {"handed": 1, "waiting": 1}
     await rounds(driver, world, 4, step=1)
     assert await world.counts() == {"handed": 1, "unreachable": 1}
+
+
+async def test_nothing_is_sent_again_after_long_by_who_believes_a_clock_that_was_set_back_before() -> None:
+    world = await world_of(3)
+    world.clock.ahead = RETENTION.total_seconds()
+    driver = await world.driver()
+    await rounds(driver, world, 4)
+    world.clock.ahead = 0.0
+    await rounds(driver, world, 4)
+    await world.answer(cancelled)
+    world.clock.now += 1.2 * RETENTION.total_seconds()
+    await rounds(await world.driver(), world, 2)
+    assert sum(world.children.sent.values()) == 3
+    assert await world.counts() == {"unknown": 3}
 
 
 async def test_a_run_that_stops_by_itself_is_counted_once_and_one_that_a_person_stops_is_not() -> None:

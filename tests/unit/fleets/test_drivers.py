@@ -7,9 +7,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 
 from app.cluster.shares import falls_to
+from app.commands.held.run_standings import RunStanding, RunStandings
+from app.core.errors import NotYetError
 from app.fleets.driver import LEASE
-from app.fleets.drivers import PATIENCE_SECONDS, FleetDrivers
+from app.fleets.drivers import FAILED_SECONDS, PATIENCE_SECONDS, FleetDrivers
+from app.store.fleets import RunChange, Written
 from tests.unit.fleets.driver_world import RUN, World, world_of
+from tests.unit.fleets.test_target_rows import administrator
+from tests.waiting import eventually
 
 NODES = ("node-a", "node-b")
 OWNER = next(one for one in NODES if falls_to(one, NODES, RUN))
@@ -104,3 +109,41 @@ async def test_a_node_that_ends_lets_others_go_on_before_its_lease_is_over(world
     assert LEASE.total_seconds() > PATIENCE_SECONDS + 0.1
     await other.look()
     assert driven(other) == 1
+
+
+async def of_a_later_version(world: World) -> None:
+    """Change the run as a later version may, which has further states and reasons."""
+    known = await world.known()
+    status = {**known.run.kept(), "state": "healing"}
+    change = RunChange(version=known.record.version, status=status, marks=bytes(known.run.marks))
+    assert await world.store.fleets.write(RUN, change) is Written.YES
+
+
+async def test_a_run_of_a_later_version_is_left_to_nodes_that_can_read_it(world: World, join: Join) -> None:
+    owner = join(OWNER)
+
+    async def has_given_up() -> bool:
+        return driven(owner) == 0
+
+    await of_a_later_version(world)
+    await owner.look()
+    await eventually(has_given_up)
+    world.clock.now += LEASE.total_seconds() + 0.1
+    await owner.look()
+    assert driven(owner) == 0
+    assert await world.store.fleets.drive(RUN, "node-of-later s", LEASE), "its lease is free"
+    assert world.counters["fleet.failed"] == 1
+    world.clock.now += FAILED_SECONDS
+    assert await world.store.fleets.drive(RUN, "node-of-later s", LEASE)
+    await owner.look()
+    assert driven(owner) == 0, "the other one drives it"
+
+
+async def test_a_run_of_a_later_version_keeps_nobody_from_the_others(world: World) -> None:
+    shown = administrator(world)
+    assert [one.record.run_id for one in await shown.all(None)] == [RUN]
+    await of_a_later_version(world)
+    assert list(await shown.all(None)) == []
+    with pytest.raises(NotYetError, match=f"fleet run {RUN} was written by a later version"):
+        await shown.get(None, RUN)
+    assert await RunStandings(world.store.fleets, world.clock).of(RUN) is RunStanding.STANDS

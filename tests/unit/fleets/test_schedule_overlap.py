@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.schedules.schedule import KEPT_OCCURRENCES, OccurrenceResult, Schedule, ScheduleSpec
+from app.fleets.timetable import Timetable
 from tests.unit.fleets.scheduler_world import MINUTE, World
 
 
@@ -79,6 +81,39 @@ async def test_one_that_may_be_parallel_asks_for_no_end(world: World) -> None:
         await world.look()
         world.work.open.add((await world.known()).last_begun)
     assert await world.results() == ["began"] * 3
+
+
+@pytest.mark.parametrize("overlap", ["queue_one", "replace"])
+async def test_what_waits_for_hours_is_not_found_anew_from_the_first_instant_in_each_look(
+    world: World, overlap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be hundreds that do, and each node looks each second."""
+    await world.put(overlap=overlap, catch_up=24 * 3_600_000_000)
+    world.advance(MINUTE)
+    await world.look()
+    begun = (await world.known()).last_begun
+    world.work.open = {begun}
+    world.advance(MINUTE * 600)
+    await world.look()
+    asked, plain = list[int](), Timetable.after
+
+    def counted(table: Timetable, instant: int) -> Iterator[int]:
+        for at in plain(table, instant):
+            asked.append(at)
+            yield at
+
+    monkeypatch.setattr(Timetable, "after", counted)
+    await world.look("node-a")
+    assert len(asked) <= 5
+    world.advance(MINUTE)
+    await world.look("node-a")
+    assert len(asked) <= 10
+    world.work.open = set()
+    world.advance(MINUTE)
+    await world.look()
+    known = await world.known()
+    assert await world.results() == ["began", "began"]
+    assert known.occurrences[0].at == world.clock.wall() // 60 * 60_000_000, "the latest one"
 
 
 async def test_one_that_replaces_ends_what_began_before_and_begins_after_that(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ from app.core.commands.command import CommandState
 from app.core.commands.faults import fault
 from app.core.fleets.marks import TargetMark
 from app.core.payload import JsonValue
-from app.fleets.administration import FleetAdministrator
+from app.fleets.administration import TOGETHER, FleetAdministrator
 from app.fleets.target_note import MOST_ANSWERED, MOST_SAID
 from tests.unit.fleets.driver_world import World, cancelled, rounds, succeed, world_of
 
@@ -42,6 +43,22 @@ async def test_a_target_that_ends_while_it_is_read_is_shown_as_it_was() -> None:
     assert [(one.mark, [*one.result]) for one in rows] == [(TargetMark.HANDED, [])] * 2
     rows = await shown.all_targets(await world.known(), None, everything)
     assert [(one.mark, [*one.result][1:]) for one in rows] == [(TargetMark.CANCELLED, ["x", "no"])] * 2
+
+
+async def test_who_may_know_of_no_target_keeps_nobody_waiting_while_all_of_them_are_judged() -> None:
+    world, turns, read = await world_of(20 * TOGETHER), [], asyncio.Event()
+    shown, known = administrator(world), await world.known()
+
+    async def others() -> None:
+        while not read.is_set():
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    assert await shown.targets(known, None, -1, 50, lambda *_: False) == ([], None)
+    read.set()
+    await other
+    assert len(turns) >= 20
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import pytest
 
+from app.core.errors import BrokerUnavailableError
 from app.core.messages import ReceivedMessage
+from app.mqtt.base import MessageHandler
 from app.mqtt.inbox import MOST_REFUSED, Arrival, Inbox
 from tests.unit.assembly import ManualClock
 
@@ -97,3 +100,26 @@ async def test_it_is_drained_when_everything_is_settled_or_left() -> None:
     rig.arrivals[0].leave()
     await asyncio.gather(*draining)
     await rig.inbox.drained()
+
+
+class BreakingDrain:
+    """A session whose connection breaks once it has handed something out."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    async def drain(self, _topic_filters: Sequence[str], handler: MessageHandler, _idle: timedelta) -> int:
+        for number in range(2):
+            handler(Delivered(number, self._rig.acknowledged))
+        self._rig.arrivals[0].leave()
+        raise BrokerUnavailableError("it broke")
+
+
+async def test_what_is_left_after_the_session_broke_matters_no_more() -> None:
+    rig = Rig(0)
+    with pytest.raises(BrokerUnavailableError, match="it broke"):
+        await rig.inbox.empty(BreakingDrain(rig), [], timedelta(seconds=1))
+    rig.arrivals[1].leave()
+    rig.arrivals[1].leave()
+    await rig.inbox.drained()
+    assert rig.acknowledged == []

@@ -15,7 +15,8 @@ from app.mqtt.paho_probe import BrokerFacts, Needs, probe
 from app.runtime.system import SystemClock
 
 VERSION_AT = 8
-"""Of the first bytes of CONNECT: its type, a length of one byte, the name of the protocol, then the version."""
+"""The place of the version in the first bytes of CONNECT: its type, a length of one byte, the name of the protocol,
+then the version."""
 ACCEPTED = b"\x20\x02\x00\x00"
 V3, V5 = 4, 5
 

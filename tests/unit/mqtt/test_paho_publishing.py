@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,7 +12,9 @@ import pytest
 from app.core.errors import BrokerUnavailableError, PacketTooLargeError, PublishUnconfirmedError, UnpublishableError
 from app.core.messages import Publication, Receipt
 from app.mqtt import packets
-from tests.unit.mqtt.fake_broker import FakeBroker
+from app.mqtt.base import InboundDelivery
+from app.mqtt.paho_link import PahoLink
+from tests.unit.mqtt.fake_broker import CONNACK_V5, FakeBroker
 from tests.unit.mqtt.test_paho import connected, options_for
 
 
@@ -45,6 +48,36 @@ async def test_F58_the_window_is_the_smaller_of_ours_and_the_brokers() -> None:
         results = await asyncio.gather(*futures[1:], return_exceptions=True)
         # Three may have arrived; the fifth was never sent.
         assert [type(result) for result in results] == [PublishUnconfirmedError] * 3 + [BrokerUnavailableError]
+
+
+async def test_F62_what_is_published_as_the_connection_ends_is_refused_and_does_not_wait_for_ever() -> None:
+    async with FakeBroker(puback_code=None) as broker, connected(options_for(broker)) as (client, counters):
+        first = client.publish(Publication("a", b"first"))
+        await broker.wait_for_packets(0x30, 1)
+        broker.hang_up()
+        with pytest.raises(PublishUnconfirmedError):
+            await first
+        # This test learns of the end as soon as anybody can, and so before the task that connects anew.
+        assert (client.connected, counters["connection_lost"]) == (False, 1)
+        with pytest.raises(BrokerUnavailableError, match="not connected"):
+            await client.publish(Publication("a", b"second"))
+
+
+async def test_F62_a_link_that_has_ended_takes_nothing_more() -> None:
+    async with FakeBroker() as broker:
+        link = PahoLink(options_for(broker), None, InboundDelivery.acknowledge, Counter())
+        await link.open(())
+        link.end("cut")
+        with pytest.raises(BrokerUnavailableError, match="not connected to the MQTT broker: cut"):
+            await link.publish(Publication("a", b""))
+
+
+async def test_F62_a_connection_that_ends_with_the_last_answer_of_the_broker_never_counts_as_one() -> None:
+    disconnect = b"\xe0\x01\x8b"  # the server shuts down
+    async with FakeBroker(connack=CONNACK_V5 + disconnect) as broker:
+        link = PahoLink(options_for(broker), None, InboundDelivery.acknowledge, Counter())
+        with pytest.raises(ConnectionError, match="shutting down"):
+            await link.open(())
 
 
 async def test_F5_what_waits_for_the_window_is_never_sent_after_its_expiry() -> None:
@@ -101,6 +134,26 @@ async def test_what_waits_when_the_client_stops_was_never_sent() -> None:
             results = await asyncio.gather(written, waiting, return_exceptions=True)
         assert [type(result) for result in results] == [PublishUnconfirmedError, BrokerUnavailableError]
         assert len(broker.packets(0x30)) == 1
+
+
+async def test_who_publishes_as_a_connection_ends_is_told_at_once() -> None:
+    """The end is told to those who wait before the client has turned to its next connection."""
+    async with FakeBroker(puback_code=None) as broker, connected(options_for(broker)) as (client, _):
+        told: list[object] = []
+
+        def again(_lost: asyncio.Future[Receipt]) -> None:
+            try:
+                told.append(client.publish(Publication("a", b"again")))
+            except BrokerUnavailableError as error:
+                told.append(error)
+
+        first = client.publish(Publication("a", b"first"))
+        first.add_done_callback(again)
+        await broker.wait_for_packets(0x30, 1)
+        broker.hang_up()
+        with pytest.raises(PublishUnconfirmedError):
+            await first
+        assert [type(one) for one in told] == [BrokerUnavailableError]
 
 
 @pytest.mark.parametrize("code", [0x90, 0x99])

@@ -22,6 +22,7 @@ SCHEMA: Final[dict[str, Any]] = schema_of_files()
 TABLES: Final = {
     "": "The file",
     "ApprovalTable": "Approvals",
+    "CircleTable": "Interlocks",
     "ComparisonTable": "Interlocks",
     "ConditionTable": "Conditions",
     "DeviceTable": "Device",
@@ -32,6 +33,7 @@ TABLES: Final = {
     "LaneTable": "Lanes",
     "LastTable": "The last command",
     "MethodTable": "The catalogue",
+    "NeedTable": "Interlocks",
     "PartTable": "Sources",
     "PresenceTable": "Events and presence",
     "ProtobufTable": "Codecs",
@@ -47,7 +49,7 @@ TABLES: Final = {
 }
 """Each table of the schema, and the heading under which its keys are told."""
 EACH: Final = ["What works", "What does not", "Tried with", "Topics and rights"]
-"""What a page of a family has."""
+"""The headings that each page of a family has."""
 
 
 def properties_of(table: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ VALUES: st.SearchStrategy[JsonValue] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
-"""Whatever `decode_json` may give for params."""
+"""The values that `decode_json` may give for params."""
 
 TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
 SMALL = st.integers(0, 3)

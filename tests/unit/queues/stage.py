@@ -23,6 +23,7 @@ from app.queues.settler import Settler
 from app.queues.sources import QueueSources
 from app.queues.taker import QueueTaker
 from app.store.declared import DocumentChange
+from app.store.events import EventStore
 from app.store.memory.events import MemoryEventLog
 from app.store.memory.queues import MemoryDeclared, MemoryQueues
 from app.store.queues import TakeCall
@@ -53,6 +54,8 @@ class QueueStage:
     """The log tells that something came, and nobody looks at it all the time."""
     shards = 1
     databases: Sequence[str] = ("events",)
+    other_log: EventStore | None = None
+    """The log that the queue reads in place of the one in memory."""
 
     def __init__(self, **options: Any) -> None:
         self.clock = ManualClock()
@@ -63,7 +66,7 @@ class QueueStage:
         self.store = MemoryQueues(self.clock, lambda: f"{next(lives):08x}")
         self.declared = MemoryDeclared()
         self.sources = QueueSources(self.plan, lambda _: "")
-        self.originals = Originals(self.log)
+        self.originals = Originals(self.read_from)
         given = QueueOptions(routes=ROUTES, **options)
         self.queue = DeclaredQueue("01QUEUE", "", "alarms", given, {"events": BEGINNING}, 0)
         self.queues = [self.queue]
@@ -71,10 +74,15 @@ class QueueStage:
         self.feeder = self.new_feeder()
         self._calls = count(1)
 
+    @property
+    def read_from(self) -> EventStore:
+        """The log that the queue reads."""
+        return self.other_log or self.log
+
     def new_feeder(self, book: QueueBook | None = None) -> QueueFeeder:
         return QueueFeeder(
             "events",
-            log=self.log,
+            log=self.read_from,
             store=self.store,
             sources=self.sources,
             originals=self.originals,
@@ -103,7 +111,7 @@ class QueueStage:
         return QueueTaker(
             store=self.store,
             sources=self.sources,
-            originals=Originals(self.log),
+            originals=Originals(self.read_from),
             settler=Settler(self.store, lambda *_: None, Random(1), self.counters),
             by_id=lambda _: self.queue,
             node_id="n2",

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.errors import StoreUnavailableError
 from app.core.queues.loans import QueueSource, SettleHow, Settlement, SourceState
-from app.queues.gauges import DEAD, EVENTS, MOST_SHOWN, OLDEST, QueueGauges
+from app.queues.gauges import DEAD, EVENTS, MOST_SHOWN, OLDEST, RETENTION, QueueGauges
 from app.runtime.families import Labels
 from app.store.memory.queues import MemoryQueues
 from tests.unit.queues.stage import QueueStage
@@ -53,11 +53,22 @@ async def test_a_queue_is_shown_as_it_stands() -> None:
     assert shown[OLDEST]["", "alarms"] == pytest.approx(7, abs=0.1)
 
 
+async def test_a_queue_tells_how_near_its_first_event_is_to_the_end_of_its_retention() -> None:
+    stage = QueueStage()
+    gauges = gauges_of(stage)
+    await stage.say(1)
+    await stage.feeder.round()
+    day = stage.sources.retention_us(stage.queue)
+    assert day == 24 * 3_600_000_000
+    await gauges.look(stage.queues, await stage.store.now() + 9 * day // 10)
+    assert dict(gauges)[RETENTION] == {("", "alarms"): pytest.approx(0.9, abs=0.001)}
+
+
 async def test_what_has_nothing_ready_is_not_old() -> None:
     stage = QueueStage()
     gauges = gauges_of(stage)
     await gauges.look(stage.queues, await stage.store.now())
-    assert dict(gauges)[OLDEST] == {("", "alarms"): 0}
+    assert dict(gauges)[OLDEST] == dict(gauges)[RETENTION] == {("", "alarms"): 0}
 
 
 async def test_the_delay_of_a_queue_is_no_waiting() -> None:

@@ -99,6 +99,26 @@ async def test_a_redrive_up_to_an_instant_ahead_keeps_no_later_letter_from_the_n
     assert await stage.redriven() == 3
 
 
+async def test_a_redrive_takes_back_nothing_of_the_one_before(stage: MovesStage) -> None:
+    """Both callers were told that letters are in the queue again; the first ones are not looked at yet."""
+    early = await stage.store.now()
+    stage.clock.advance(60)
+    await stage.say(2)
+    await stage.die()
+    await stage.moves.redrive(stage.queue, None)
+    await stage.moves.redrive(stage.queue, early)
+    assert await stage.redriven() == 2
+
+
+async def test_a_rewind_to_an_instant_ahead_leaves_out_nothing_that_comes_until_then(stage: MovesStage) -> None:
+    await stage.say(2)
+    await stage.rounds()
+    await stage.moves.rewind(stage.queue, await stage.store.now() + HOUR_US)
+    await stage.say()
+    await stage.rounds()
+    assert await stage.size() == 1
+
+
 async def test_a_queue_is_not_moved_to_where_nobody_can_look(
     stage: MovesStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

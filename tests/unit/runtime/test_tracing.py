@@ -131,7 +131,7 @@ def about(span: ReadableSpan) -> dict[str, object]:
     [
         ([], True),
         ([StoreUnavailableError("away: secret")], True),
-        ([StoreUnavailableError("away: secret"), FencedError("another one")], False),
+        ([StoreUnavailableError("away: secret"), FencedError("another one", 2)], False),
     ],
 )
 async def test_a_batch_of_events_is_a_trace_with_each_try_to_append_it(errors: list[Exception], is_in: bool) -> None:  # noqa: FBT001 - what is expected

@@ -143,6 +143,22 @@ async def test_a_copy_counts_only_if_the_node_was_there_until_its_end(data: Path
         copying.__exit__(None, None, None)
 
 
+async def test_a_folder_that_was_moved_away_under_its_node_is_copied_when_it_is_back(
+    data: Path, tmp_path: Path
+) -> None:
+    """The links of a checkpoint would be made where the folder was."""
+    sessions = await open_store(data)
+    moved = data.rename(tmp_path / "moved")
+    with pytest.raises(
+        StoreUnavailableError, match=r"the store cannot be copied: .* put the folder back that was there"
+    ):
+        await asyncio.to_thread(back_up, moved, tmp_path / "backup", secrets=False, wall=NOW)
+    assert {one.name for one in tmp_path.iterdir()} == {"moved"}
+    moved.rename(data)
+    await asyncio.to_thread(back_up, data, tmp_path / "backup", secrets=False, wall=NOW)
+    await sessions.close()
+
+
 async def test_the_socket_has_an_address_in_a_deep_folder(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 100)
     DataFolder(deep).release()

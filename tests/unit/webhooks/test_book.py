@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from app.core.errors import StoreUnavailableError, UnavailableError
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.store.memory.webhooks import MemoryWebhooks
-from app.webhooks.book import EndpointBook
+from app.webhooks.book import MOST_NAMED, MOST_OF_TENANT, EndpointBook
 
 ALL = Endpoint(
     id="wh_01M70000000000000000000000",
@@ -49,3 +50,16 @@ async def test_who_is_told_is_not_known_before_it_was_read_once() -> None:
     with pytest.raises(StoreUnavailableError):
         await book.refresh()
     assert book.told_of("dock-2", "dji", "take_off") == (ALL.id,)
+
+
+async def test_every_webhook_that_wants_it_is_told_however_many_there_are() -> None:
+    """The seventeenth was made, tested and listed, and never heard of anything."""
+    hooks = MemoryWebhooks(lambda: 1)
+    ids = [f"wh_01M7{number:022}" for number in range(MOST_OF_TENANT)]
+    for one in ids:
+        await hooks.put_endpoint(replace(ALL, id=one), None)
+    book = EndpointBook(hooks, lambda _: "")
+    await book.refresh()
+    assert sorted(book.told_of("dock-1", "dji", "take_off")) == ids
+    named = ids[-MOST_NAMED:]
+    assert sorted(book.told_of("dock-1", "dji", "take_off", named)) == ids

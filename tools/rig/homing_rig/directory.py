@@ -26,7 +26,7 @@ from homing_rig.postgres import PostgresProcess
 from homing_rig.services import MosquittoProcess, RedisProcess
 
 BUDGET: Final = timedelta(minutes=1)
-"""Of a call: other programs use the machine as well."""
+"""The time that a call may take: other programs use the machine as well."""
 
 
 @asynccontextmanager

@@ -27,7 +27,7 @@ from homing_rig.fork_server import ForkedProcess, run_verb
 from homing_rig.patience import PATIENCE
 
 _SIZE_BYTES: Final = 4
-"""They tell how long a request is."""
+"""The number of bytes that tell how long a request is."""
 
 
 class LentDescriptor:

@@ -15,7 +15,7 @@ from app.store.engine import open_directory
 OTHER_KEYS: Final = 1_000
 RULES: Final = 200
 LIMIT: Final = "limit send *:* on * 999999/s burst 999999"
-"""It keeps nobody from anything, and is counted with every command."""
+"""A limit that keeps nobody from anything, and is counted with every command."""
 DATABASE: Final = "access.db"
 """The file of the directory. A node keeps a few connections to it, which it makes when it needs them."""
 _BUDGET: Final = timedelta(minutes=1)

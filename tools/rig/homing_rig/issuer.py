@@ -30,9 +30,9 @@ class Issuer:
         """Makes the access token that a login gives."""
         self.exchange: Answer = self.give
         self.asked_for: dict[str, str] = {}
-        """What the browser came with to log in the last time."""
+        """The query with which the browser came to log in the last time."""
         self.forms: list[dict[str, str]] = []
-        """What tokens were asked for with."""
+        """The forms with which tokens were asked for."""
         self.clients: list[str | None] = []
         """The `Authorization` beside it."""
 

@@ -24,7 +24,7 @@ MOSQUITTO_SETTINGS: Final = (
     "autosave_interval 30",
     "persistent_client_expiration 1h",
 )
-"""What deploy/mosquitto.conf has, apart from listener and folder; a test compares."""
+"""The settings of deploy/mosquitto.conf, apart from listener and folder; a test compares."""
 
 REDIS_SETTINGS: Final = {
     "bind": "127.0.0.1",

@@ -18,7 +18,7 @@ NODE_USER: Final = "homing"
 DEVICE_USER: Final = "devices"
 """All devices of a fleet, as they share sessions. On the broker alone."""
 RIG_USER: Final = "rig"
-"""Who looks on: in Redis it may do everything, on the broker it reads what that tells of itself."""
+"""The user that looks on: in Redis it may do everything, on the broker it reads what that tells of itself."""
 PASSWORD: Final = "private"  # noqa: S105 - of services that only this machine reaches, for as long as they run
 _ROUNDS: Final = 101
 

@@ -175,7 +175,7 @@ class MosquittoProcess(ServiceProcess):
     """
 
     password = PASSWORD
-    """Of the user `homing`."""
+    """The password of the user `homing`."""
 
     def __init__(self, *extra_config: str) -> None:
         super().__init__("mosquitto")
@@ -220,7 +220,7 @@ class RedisProcess(ServiceProcess):
     """
 
     password = PASSWORD
-    """Of the user `homing`."""
+    """The password of the user `homing`."""
 
     def __init__(self, *extra_arguments: str) -> None:
         super().__init__("redis-server")

@@ -24,7 +24,7 @@ from app.core.profiles.sources import BETWEEN, CorrelationSource
 from homing_simulator.asked import Known
 
 HALF: Final = 50
-"""Per cent, where progress is told."""
+"""The progress in per cent, where it is told."""
 REPAIRS: Final = 20
 """The number of times that a message is changed, so that no earlier rule takes it, before it is given up."""
 

@@ -151,4 +151,4 @@ def device_of(profile: DeviceProfile, known: Known) -> str | None:
 
 
 INSTANTS: Final = {"deadline_ms": 1000, "deadline_s": 1}
-"""What says when a command is over, by how many of them are a second."""
+"""The members that say when a command is over, each with how many of its units are a second."""

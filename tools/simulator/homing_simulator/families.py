@@ -31,7 +31,7 @@ class Request:
     deadline: float | None = None
     heard: ReceivedMessage | None = None
     known: object = None
-    """What further a family that is played from its profile has read."""
+    """The further knowledge of a family that is played from its profile."""
 
     def publication(self, body: dict[str, Any]) -> Publication:
         """An answer on the response topic."""
@@ -53,7 +53,7 @@ class Family:
     refusal: Callable[[Request, float], Publication | None]
     """None where the family has nothing that refuses."""
     unknown: Callable[[Request, float], Publication | None]
-    """What it says to what is no command of its profile's catalogue."""
+    """Answers a message that is no command of its profile's catalogue."""
 
 
 def _text(value: object) -> str:

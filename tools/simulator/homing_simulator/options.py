@@ -65,18 +65,18 @@ class FleetOptions:
     first_device: str = "SN0001"
     """The id of the first device; the others count on from its digits."""
     delay: Range = Range(timedelta(), timedelta())
-    """From command to reply, and from each step of a job to the next."""
+    """The time from command to reply, and from each step of a job to the next."""
     drop: float = 0.0
-    """No answer."""
+    """The share of commands without an answer."""
     duplicate: float = 0.0
-    """Each answer twice."""
+    """The share of answers that are sent twice."""
     late: float = 0.0
-    """The answer comes `late_by` after the command's deadline, or after the command where it shows none."""
+    """The share of answers that come `late_by` after the command's deadline, or after the command without one."""
     late_by: Range = Range(timedelta(seconds=20), timedelta(seconds=20))
     garbage: float = 0.0
-    """Something undecodable in place of the answer."""
+    """The share of answers in whose place something undecodable is sent."""
     refuse: float = 0.0
-    """The device answers that it will not."""
+    """The share of commands that the device answers with a refusal."""
     silent_methods: frozenset[str] = frozenset()
     """Methods that are never answered."""
     seed: int | None = None

@@ -20,7 +20,7 @@ from app.store.memory.commands.lane_marks import LaneMarks, LaneMembers
 from app.store.rules import busy, micros, retention_of
 
 RowKey = tuple[str, ...]
-"""What changes as one: a word for its kind, and the names of the one of that kind."""
+"""The name of something that changes as one: a word for its kind, and the names of the one of that kind."""
 Changed = Callable[[RowKey], None]
 """Called with what has changed in a way that is to outlive the process."""
 COMMAND_ROW: Final = "c"
@@ -145,7 +145,7 @@ class Indexes:
     values: dict[tuple[str, str], str] = field(default_factory=dict)
     idempotency: dict[tuple[str, str], str] = field(default_factory=dict)
     open: dict[str, None] = field(default_factory=dict)
-    """Those that were sent, or are about to be."""
+    """The commands that were sent, or are about to be."""
     held: dict[str, None] = field(default_factory=dict)
     lanes: dict[str, LaneMembers] = field(default_factory=dict)
     """The members of each lane of a device, by the topic that stands for its place."""

@@ -40,7 +40,7 @@ COMMAND_FIELDS: Final = (
 CHECKED_OUTCOME_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD)
 
 NO_RECORD: Final[Fields] = MappingProxyType({"state": b"", VERSION_FIELD: b"none"})
-"""What stands for a key that holds something else than a record."""
+"""The fields that stand for a key that holds something else than a record."""
 
 _LAST_INSTANT: Final = 253_402_300_799_999_999
 """The end of the year 9999, in µs: the last one that can be written down."""

@@ -27,7 +27,7 @@ AWAY_BUDGET_SECONDS: Final = 0.4
 """The budget while Redis is known to be away: whoever comes then is told soon, before many have piled up."""
 
 SILENT_SHARE: Final = 0.5
-"""When a batch has waited for so much of a budget, Redis is known to be away though its connection stands: it may be
+"""A batch that has waited for this share of a budget shows that Redis is away though its connection stands: it may be
 frozen."""
 
 PULSE_SHARE: Final = 0.6

@@ -35,8 +35,13 @@ def those_that_answered(found: Sequence[_Reply | BaseException]) -> list[_Reply 
 
     StoreUnavailableError when all of them are; any other error is raised whatever the others said.
     """
+    raise_for_all(found)
+    return [None if isinstance(one, BaseException) else one for one in found]
+
+
+def raise_for_all(found: Sequence[object]) -> None:
+    """Raise StoreUnavailableError when all servers are away, and any other error whatever the others said."""
     errors = [one for one in found if isinstance(one, BaseException)]
     for error in errors:
         if len(errors) == len(found) or not isinstance(error, StoreUnavailableError):
             raise error
-    return [None if isinstance(one, BaseException) else one for one in found]

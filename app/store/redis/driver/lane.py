@@ -34,7 +34,7 @@ _USUAL: Final = 4
 """An answer that takes so many times as long as the one before it is not on its way as usual."""
 
 _AWAY: Final = 3
-"""So many failures in a row, the last of them while a connection was made, are no cut on the way."""
+"""This number of failures in a row, the last of them while a connection was made, is no cut on the way."""
 
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 1.0
@@ -92,16 +92,20 @@ class Surroundings(Protocol):
 class CombinerOptions:
     """Bounds. `answer_seconds` is how long one round trip may take before the connection counts as dead."""
 
+    name: str = "homing"
+    """The name of the connections, as CLIENT LIST shows it."""
+    on_demand: bool = False
+    """True if, of a Redis Cluster, only primaries that are asked something are connected."""
     lanes: int = 1
     max_queue: int = 10_000
     answer_seconds: float = 2.0
     batch: int = BATCH
     """The most calls in one round trip."""
     wait_replicas: int = 0
-    """So many replicas have to have what a call wrote before it is answered."""
+    """The replicas that have to have the writes of a call before it is answered."""
     silent_seconds: float = 0.25
-    """When a batch has waited for so long, and nobody answers a PING, Redis is away though its connection stands. It is
-    longer where round trips take longer than usual."""
+    """A batch that has waited for so long while nobody answers a PING shows that Redis is away though its connection
+    stands. The time is longer where round trips take longer than usual."""
 
 
 class Lane:
@@ -124,7 +128,7 @@ class Lane:
         self.silent = False
         """It waits for an answer, and nobody else gets one either."""
         self.patience = options.silent_seconds
-        """After so many seconds without an answer it is worth a look whether others get one."""
+        """The seconds without an answer after which it is worth a look whether others get one."""
         self.refused: Callable[[], None] = lambda: None
         """Called when no connection could be made, and it was not the first failure."""
         self.replicas: Final = ReplicaWait(options.wait_replicas, counters)

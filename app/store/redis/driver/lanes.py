@@ -40,7 +40,7 @@ class Lanes:
         self._url = url
         self._terms = terms
         self._counters = counters
-        self._options = replace(options, wait_replicas=terms.wait_replicas)
+        self._options = replace(options, name="homing-commands", wait_replicas=terms.wait_replicas)
         self._measures = measures
         self._combiner: StoreCalls | None = None
         self._bulk: StoreCalls | None = None
@@ -147,7 +147,7 @@ class Lanes:
         )
 
     def _bulk_options(self) -> CombinerOptions:
-        return replace(self._options, lanes=1, batch=LIST_BATCH)
+        return replace(self._options, name="homing-lists", lanes=1, batch=LIST_BATCH)
 
     async def _info(self) -> Sequence[bytes]:
         return await _running(self._combiner).everywhere(("INFO",), self._options.answer_seconds)

@@ -20,7 +20,7 @@ from app.store.redis.driver.server import url_arguments
 from app.store.redis.driver.topology import MemberConnection
 
 HEARTBEAT: Final = b"\0heartbeat"
-"""What a node sends to its own channel; nothing else that is said there begins with NUL and goes on so."""
+"""The message that a node sends to its own channel; nothing else that is said there begins with NUL and goes on so."""
 HEARTBEAT_SECONDS: Final = 1.0
 MISSES: Final = 3
 """After so many heartbeats that did not come back the connection counts as dead, though neither side said so."""
@@ -29,7 +29,8 @@ MISSES: Final = 3
 class Listener:
     """One subscription at a time, on a connection of its own; made anew whenever it breaks or falls silent.
 
-    `heard` is told each message but our own heartbeats, `resubscribed` that what came until now may have been lost.
+    `name` is what CLIENT LIST shows. `heard` is told each message but our own heartbeats, `resubscribed` that what came
+    until now may have been lost.
 
     Not redis-py's PubSub: that one reconnects without telling, and what was published meanwhile is lost.
     """
@@ -38,6 +39,7 @@ class Listener:
         self,
         url: str,
         *,
+        name: str = "homing",
         clock: Clock,
         counters: Counters,
         heard: Callable[[bytes], None],
@@ -45,7 +47,7 @@ class Listener:
         terms: RedisTerms = NO_TERMS,
     ) -> None:
         self.subscribed = asyncio.Event()
-        options: dict[str, Any] = {"protocol": 2, "socket_connect_timeout": HEARTBEAT_SECONDS}
+        options: dict[str, Any] = {"protocol": 2, "client_name": name, "socket_connect_timeout": HEARTBEAT_SECONDS}
         self._pool = ConnectionPool(**options, retry=Retry(NoBackoff(), 0), **url_arguments(url, terms))
         self._clock = clock
         self._counters = counters

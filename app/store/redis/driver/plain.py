@@ -16,13 +16,15 @@ from redis.maint_notifications import MaintNotificationsConfig
 from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.core.redis_address import NO_TERMS, RedisKind, RedisTerms, parse_redis_url
 from app.runtime.telemetry import Counters
-from app.store.redis.driver.lane import Script
+from app.store.redis.driver.lane import CombinerOptions, Script
 from app.store.redis.driver.outages import is_connection_error
 from app.store.redis.driver.server import url_arguments
 from app.store.redis.driver.store_calls import open_calls
 
 MOST_CONNECTIONS: Final = 16
 """The connections of one PlainRedis. A call beyond them waits, or a slow Redis would get one for each call."""
+
+_NAME: Final = "homing-cluster"
 
 _Reply = TypeVar("_Reply")
 
@@ -75,6 +77,7 @@ class PlainRedis:
         terms: RedisTerms = NO_TERMS,
     ) -> None:
         options: dict[str, Any] = {
+            "client_name": _NAME,
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout,
             # With them, redis-py 8 hands out connections that Redis has closed: each would fail a call.
@@ -132,7 +135,9 @@ class RoutedRedis:
 
     def __init__(self, url: str, *, scripts: Mapping[str, str], timeout: float, counters: Counters) -> None:
         self._scripts = {name: Script.of(text) for name, text in scripts.items()}
-        self._redis = open_calls(url, list(self._scripts.values()), counters=counters)
+        self._redis = open_calls(
+            url, list(self._scripts.values()), counters=counters, options=CombinerOptions(name=_NAME)
+        )
         self._timeout = timeout
 
     async def run(self, script: str, script_keys: Sequence[str], *arguments: object) -> Any:  # noqa: ANN401 - its reply

@@ -71,7 +71,7 @@ class ReplicaWait:
         self._replicas = replicas
         self._counters = counters
         self.packed: Final = pack(("WAIT", replicas, WAIT_MS))
-        """What stands behind a batch."""
+        """The packed call that stands behind a batch."""
         self.trial: Final = pack(("WAIT", 0, WAIT_MS))
         """Answered at once, where the user may ask at all."""
 

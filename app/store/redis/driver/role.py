@@ -1,4 +1,8 @@
-"""A role in Redis: a lease that is renewed, and a number that grows each time that it changes hands."""
+"""A role in Redis: a lease that is renewed, and a number that grows each time that it changes hands.
+
+Shards of the event log keep the number, too, on servers of their own. So it grows even where its server has forgotten
+it (ADR 0231).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.tasks import end
 from app.store.redis.driver.lane import CombinerOptions
 from app.store.redis.driver.scripts import ROLE
-from app.store.redis.driver.store_calls import open_calls
+from app.store.redis.driver.store_calls import StoreCalls, open_calls
 
 RENEWALS: Final = 4
 """The number of times that a lease is renewed within its time."""
@@ -28,27 +32,18 @@ _log = structlog.get_logger(__name__)
 class RedisRole:
     """`holder` names this process and no other one. Times are those of this process: a late renewal counts as none."""
 
-    def __init__(
-        self,
-        url: str,
-        name: str,
-        holder: str,
-        *,
-        lease: timedelta,
-        clock: Clock,
-        counters: Counter[str],
-        terms: RedisTerms = NO_TERMS,
-    ) -> None:
+    def __init__(self, calls: StoreCalls, name: str, holder: str, *, lease: timedelta, clock: Clock) -> None:
+        self._redis = calls
         self._name = name
         self._holder = holder
         self._lease = lease.total_seconds()
         self._clock = clock
-        options = CombinerOptions(wait_replicas=terms.wait_replicas)
-        self._redis = open_calls(url, [ROLE], counters=counters, options=options, terms=terms)
         self._until = 0.0
         self._lost = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
         self._epoch = 0
+        self._latest = 0
+        """The latest epoch that this one had before, or heard of."""
         self._gone = ""
         self._hurry = asyncio.Event()
 
@@ -57,8 +52,10 @@ class RedisRole:
         self._redis.start()
         while True:
             epoch = await self._ask()
-            if epoch:
+            if epoch and epoch > self._latest:
                 break
+            if epoch:  # a later one was heard of meanwhile
+                continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._lease / RENEWALS):
                     await self._hurry.wait()
@@ -89,6 +86,12 @@ class RedisRole:
         except UnavailableError:
             return False
 
+    def outrun(self, epoch: int) -> None:
+        """See the port."""
+        self._latest = max(self._latest, epoch)
+        if self._epoch <= epoch:
+            self._lost.set()
+
     def gone(self, node_id: str) -> None:
         """See the port. Whoever has it wrongly taken away notices, as a later epoch shuts him out."""
         if self._renewing is None:
@@ -102,6 +105,7 @@ class RedisRole:
             return
         await end([task])
         held, self._epoch = self._epoch, 0
+        self._latest = max(self._latest, held)
         with suppress(UnavailableError):
             if held and await self._redis.call(("GET", keys.role(self._name)), self._lease / RENEWALS) == self._who:
                 await self._redis.call(("DEL", keys.role(self._name)), self._lease / RENEWALS)
@@ -132,7 +136,7 @@ class RedisRole:
         names = [keys.role(self._name), keys.epoch(self._name)]
         gone = self._gone
         self._hurry.clear()
-        arguments: list[str | bytes | int] = [self._holder, round(self._lease * 1000), gone]
+        arguments: list[str | bytes | int] = [self._holder, round(self._lease * 1000), gone, self._latest]
         try:
             epoch = int(await self._redis.run_script(ROLE, names, arguments, self._lease / RENEWALS))
         except UnavailableError:
@@ -142,3 +146,19 @@ class RedisRole:
         if epoch:
             self._until = began + self._lease
         return epoch
+
+
+def open_role(
+    url: str,
+    name: str,
+    holder: str,
+    *,
+    lease: timedelta,
+    clock: Clock,
+    counters: Counter[str],
+    terms: RedisTerms = NO_TERMS,
+) -> RedisRole:
+    """The role in the Redis of this URL, on connections of its own."""
+    options = CombinerOptions(name="homing-roles", on_demand=True, wait_replicas=terms.wait_replicas)
+    calls = open_calls(url, [ROLE], counters=counters, options=options, terms=terms)
+    return RedisRole(calls, name, holder, lease=lease, clock=clock)

@@ -22,7 +22,7 @@ from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
 from app.store.redis.driver.calls import TICK_SECONDS, Call, pack
 from app.store.redis.driver.combiner import AWAY_BUDGET_SECONDS, Combiner
-from app.store.redis.driver.each_server import those_that_answered
+from app.store.redis.driver.each_server import raise_for_all
 from app.store.redis.driver.held_slots import HeldSlots, SlotCall
 from app.store.redis.driver.lane import Argument, CombinerOptions, Script
 from app.store.redis.driver.replicas import writes
@@ -31,7 +31,7 @@ from app.store.redis.driver.spread import Command, joined, parts_of
 from app.store.redis.driver.topology import SlotWatch, slots_of
 
 MOST_MOVES: Final = 5
-"""So often a call follows MOVED at once; then it waits for a new map."""
+"""The number of times that a call follows MOVED at once; then it waits for a new map."""
 
 
 class SlotRouter:
@@ -105,7 +105,7 @@ class SlotRouter:
     def mapped(self, slots: SlotMap) -> None:
         """The primaries are these from now on. Calls that wait at another one go where their slots are."""
         self._slots = slots
-        for place in slots.primaries:
+        for place in () if self._options.on_demand else slots.primaries:
             self._member(place)
         for place in [one for one in self._members if one not in slots.primaries]:
             gone = self._members.pop(place)
@@ -158,7 +158,10 @@ class SlotRouter:
         ]
 
     async def everywhere(self, command: tuple[Argument, ...], budget: float, *, partly: bool = False) -> list[Any]:
-        """The reply of each primary, also of those that are to be connected first."""
+        """The reply of each primary, also of those that are to be connected first.
+
+        With `partly`, and only then, those that are away are left out. A primary that answers nil has None.
+        """
         if self._slots is None:
             await self.call(("PING",), budget)
         slots = self._slots
@@ -170,7 +173,8 @@ class SlotRouter:
         for call, place in zip(asked, () if slots is None else slots.primaries, strict=True):
             self._member(place).queue.add(call)
         found = await asyncio.gather(*(one.future for one in asked), return_exceptions=partly)
-        return [one for one in those_that_answered(found) if one is not None]
+        raise_for_all(found)
+        return [one for one in found if not isinstance(one, BaseException)]
 
     def server_of(self, key: str) -> str:
         """The name of the primary that has this key."""

@@ -69,13 +69,20 @@ FLEET_FREEZE, FLEET_CREATE, FLEET_WRITE = _OF_FLEETS = tuple(
 )
 SCHEDULE_WRITE: Script = load_script("schedules/write")
 ROLE: Script = load_script("role")
-WRITE_SESSIONS: Script = load_script("sessions/write")
+WRITE_SESSIONS, WRITE_AHEAD = SESSION_SCRIPTS = tuple(load_script(f"sessions/{name}") for name in ("write", "ahead"))
 SCRIPTS = (*_OF_COMMANDS, *_OF_HOLDS, *_OF_WEBHOOKS, *_OF_FLEETS, SCHEDULE_WRITE, ROLE)
-APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVENTS, COMMIT_CURSOR = EVENT_SCRIPTS = (
-    tuple(
-        load_script(f"events/{name}")
-        for name in ("append", "rotate", "drop", "cool", "disown", "pick", "commit_cursor")
-    )
+(
+    APPEND_EVENTS,
+    FORGOT_EVENTS,
+    ROTATE_EVENTS,
+    DROP_EVENTS,
+    COOL_EVENTS,
+    DISOWN_EVENTS,
+    PICK_EVENTS,
+    COMMIT_CURSOR,
+) = EVENT_SCRIPTS = tuple(
+    load_script(f"events/{name}")
+    for name in ("append", "forgot", "rotate", "drop", "cool", "disown", "pick", "commit_cursor")
 )
 QUEUE_FEED, QUEUE_SEEK, QUEUE_DYING, QUEUE_DECLARE, QUEUE_DECLARED, QUEUE_TAKE, QUEUE_SETTLE, QUEUE_DISMISS = (
     QUEUE_SCRIPTS

@@ -27,7 +27,8 @@ LOOK_SECONDS: Final = 1.0
 """The time after which they are asked again, and the primary whether it is one, beside what they tell unasked."""
 
 _CHANNELS: Final = ("+switch-master", "+promoted-slave")
-"""What they publish when the primary is another, and, a moment earlier, when its successor takes writes."""
+"""The channels on which Sentinels tell that another server is the primary, and, a moment earlier, that its successor
+takes writes."""
 
 Answer = tuple[int, Place]
 """The epoch of the latest fail-over that this Sentinel knows, and the primary since then."""
@@ -54,8 +55,7 @@ class SentinelWatch:
         try:
             answers, reasons = await first_answers(asking)
         finally:
-            for one in asking:
-                one.cancel()
+            await end(asking)
         if not answers:
             raise RedisConnectionError(f"no Sentinel names the primary of {self._address.service}: {reasons}")
         epoch, place = max(answers)

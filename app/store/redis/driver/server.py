@@ -35,13 +35,13 @@ def url_arguments(url: str, terms: RedisTerms) -> dict[str, Any]:
     return member_arguments(url) if kind is RedisKind.CLUSTER else parsed(url)
 
 
-def connector(url: str, terms: RedisTerms = NO_TERMS) -> partial[AbstractConnection]:
+def connector(url: str, terms: RedisTerms = NO_TERMS, name: str = "homing") -> partial[AbstractConnection]:
     """Makes connections to this URL, with TLS for rediss://; ConfigurationError when it cannot be used."""
     try:
         arguments = url_arguments(url, terms)
         kind = arguments.pop("connection_class")
         # RESP 2 needs no handshake. Time limits are the combiner's, one for a whole round trip.
-        arguments |= {"protocol": 2, "driver_info": None, "client_name": "homing", "decode_responses": False}
+        arguments |= {"protocol": 2, "driver_info": None, "client_name": name, "decode_responses": False}
         arguments |= {"socket_timeout": None, "socket_connect_timeout": None}
         connect = partial(kind, **arguments)
         connect()

@@ -13,7 +13,7 @@ from app.core.redis_address import Place
 
 SLOTS: Final = 16_384
 NO_SLOT: Final = -1
-"""Of calls that any member serves."""
+"""The slot of calls that any member serves."""
 
 
 def tag_of(key: str) -> str:

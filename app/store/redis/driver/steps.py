@@ -15,9 +15,9 @@ from typing import Final
 import structlog
 
 LEAST_STEP_US: Final = 250_000
-"""What is less than this is within the grace of a sweep."""
+"""A smaller step is within the grace of a sweep."""
 SLACK_US: Final = 2_000_000
-"""About how exactly the two ends of an era are known: nobody looks at the very moment of a step."""
+"""The precision with which the two ends of an era are known: nobody looks at the very moment of a step."""
 MOST_ERAS: Final = 8
 _END: Final = 2**53
 """Later than any instant; the largest number that Lua takes exactly."""
@@ -40,7 +40,7 @@ class StoreSteps:
     def __init__(self) -> None:
         self._eras = [Era(0, _END, 0)]
         self._lead: tuple[float, float] | None = None
-        """Between what and what the store's time was ahead of the monotonic clock when it was told last."""
+        """The bounds between which the store's time was ahead of the monotonic clock when it was told last."""
 
     @property
     def eras(self) -> list[Era]:

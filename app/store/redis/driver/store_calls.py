@@ -56,13 +56,14 @@ def open_calls(
     terms: RedisTerms = NO_TERMS,
 ) -> StoreCalls:
     """Not started yet; ConfigurationError when the URL cannot be used."""
-    connect = connector(url, terms)
+    options = options or CombinerOptions()
+    connect = connector(url, terms, options.name)
     address = parse_redis_url(url)
     if address.kind is not RedisKind.CLUSTER:
         return Combiner(connect, scripts, counters=counters, options=options, measures=measures)
     return SlotRouter(
         url,
-        lambda place: connector(address.url_of(place)),
+        lambda place: connector(address.url_of(place), name=options.name),
         scripts,
         counters=counters,
         options=options,

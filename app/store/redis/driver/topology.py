@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from app.core.redis_address import Place, RedisAddress, parse_redis_url, shown_place
+from app.runtime.tasks import end
 from app.store.redis.driver.outages import is_connection_error
 from app.store.redis.driver.question import ANSWER_SECONDS, ASKING_OPTIONS, first_answers, opened, reply_of
 from app.store.redis.driver.slots import SLOTS, SlotMap, parse_slots, slot_of
@@ -55,8 +56,7 @@ async def read_slots(address: RedisAddress, known: Sequence[Place] = ()) -> Slot
     try:
         views, reasons = await first_answers(tasks)
     finally:
-        for one in tasks:
-            one.cancel()
+        await end(tasks)
     if not views:
         raise RedisConnectionError(f"no member of the Redis Cluster answers: {reasons}")
     whole, _, _, slots = max(views, key=lambda one: one[:3])
@@ -83,7 +83,7 @@ class SlotWatch:
         self.slots: SlotMap | None = None
         """None until it was found."""
         self.reason = "its slots are not known yet"
-        """Why it could not be read when it was asked last; empty if it could."""
+        """The reason why it could not be read when it was asked last; empty if it could."""
         self._address = address
         self._chance = chance
         self._followers: list[SlotFollower] = []

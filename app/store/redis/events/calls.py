@@ -32,9 +32,10 @@ class EventCalls:
         budget: float,
         scripts: Sequence[Script] = EVENT_SCRIPTS,
         terms: RedisTerms = NO_TERMS,
+        name: str = "homing-events",
     ) -> None:
         self._budget = budget
-        self._options: Final = CombinerOptions(wait_replicas=terms.wait_replicas)
+        self._options: Final = CombinerOptions(name=name, wait_replicas=terms.wait_replicas)
         self._redis = open_calls(url, scripts, counters=counters, options=self._options, terms=terms)
         self._kind = parse_redis_url(url).kind
         self._closed = False

@@ -30,10 +30,10 @@ class EventFacts:
     size: int
     """Bytes of all databases, as quotas count them."""
     latest: Position
-    """Of the last event; 0 when there is none."""
+    """The position of the last event; 0 when there is none."""
     oldest: dict[str, Position]
     clock_off: float
-    """By how many seconds the clock of Redis is ahead of this machine's."""
+    """The seconds by which the clock of Redis is ahead of this machine's."""
     maxmemory: int | None
     """Bytes; 0 is no limit. None where the server does not tell."""
 

@@ -40,13 +40,14 @@ from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.scripts import APPEND_EVENTS, COOL_EVENTS, DISOWN_EVENTS, DROP_EVENTS, ROTATE_EVENTS
 from app.store.redis.events.calls import EventCalls
 from app.store.redis.events.catalogue import GenerationCatalogue, int_of
+from app.store.redis.events.ends import ShardEnds
 from app.store.redis.events.named_cursors import RedisCursors
 from app.store.redis.events.scan import BlockReader
 
 POLL_SECONDS: Final = 0.02
 """The time between two looks at heads while somebody waits for events."""
 RETRIED_MS: Final = 60_000
-"""For so long it is known what became of a call that a connection has lost."""
+"""The time for which the outcome of a call that a connection has lost is known."""
 TOPICS: Final = 512
 """Topics of one round trip."""
 
@@ -69,7 +70,8 @@ class RedisEventLog:
         self._calls = EventCalls(url, counters, budget.total_seconds(), terms=terms)
         self.cursors: Final = RedisCursors(self._calls)
         self._catalogue = GenerationCatalogue(self._calls)
-        self._blocks = BlockReader(self._calls, drops)
+        self._ends = ShardEnds(self._calls, counters)
+        self._blocks = BlockReader(self._calls, drops, self._ends)
         self._drops = drops
         self._new_secret = new_secret
         self._by_name: Mapping[str, Database] = {one.name: one for one in databases}
@@ -107,7 +109,10 @@ class RedisEventLog:
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         self._database(shard.database)
-        return await self._blocks.read(shard, reading, limit)
+        found = await self._blocks.read(shard, reading, limit)
+        if found.events:
+            self._ends.see(shard, found.events[-1].position)
+        return found
 
     async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
         self._database(shard.database)
@@ -203,13 +208,17 @@ class RedisEventLog:
     async def _heads(self, shards: Sequence[Shard], unknown: Sequence[Position]) -> Sequence[Position]:
         """The heads of shards. Where one of several servers is away, those of its shards are as in `unknown`."""
         names = [keys.state(shard) for shard in shards]
+        known = [self._ends.known(shard) for shard in shards]
 
         async def ask(places: Sequence[int]) -> Sequence[Position]:
             found = await self._calls.call_many([("HGET", names[place], "head") for place in places])
             return [int_of(names[place], head) for place, head in zip(places, found, strict=True)]
 
         heads = await of_each_server(names, self._calls.server_of, ask)
-        return [there if head is None else head for there, head in zip(unknown, heads, strict=True)]
+        return [
+            there if head is None else await self._ends.agreed(shard, seen, head)
+            for shard, seen, there, head in zip(shards, known, unknown, heads, strict=True)
+        ]
 
     async def _append(
         self,
@@ -223,6 +232,7 @@ class RedisEventLog:
         conditions = () if transaction is None else transaction.conditions
         last = {entry.topic: place for place, entry in enumerate(entries)}
         await self._learn(shard.database, last)
+        known = self._ends.known(shard)
         arguments: list[Argument] = [
             keys.slabs(shard),
             "" if epoch is None else epoch,
@@ -239,6 +249,7 @@ class RedisEventLog:
             len(conditions),
             database.tenants.count(),
             hint_text([appended_to(shard)]),
+            known,
         ]
         for condition in conditions:
             arguments += (condition.topic, "" if condition.position is None else condition.position)
@@ -252,19 +263,15 @@ class RedisEventLog:
         else:
             names.append(keys.done(shard, f"call:{batch.text}" if batch else self._new_secret()))
         names += (keys.owners(shard), keys.shares(shard))
-        reply = await self._calls.run(APPEND_EVENTS, names, arguments)
+        while (reply := await self._calls.run(APPEND_EVENTS, names, arguments))[0] == b"behind":
+            await self._ends.tell(shard, known)
         if reply[0] == b"ok":
             for bound, count in zip(reply[2::2], reply[3::2], strict=True):
                 for _ in range(int(count)):
                     self._drops.drop(bound.decode(), topic=str(shard))
+            self._ends.see(shard, int(reply[1]))
             return int(reply[1])
-        if reply[0] == b"over":
-            raise no_room_left(database.name)
-        if reply[0] == b"full":
-            raise no_room(database.name, reply[1].decode(), cast("Bound", reply[2].decode()))
-        if reply[0] == b"fenced":
-            raise FencedError(f"epoch {int(reply[1])} writes to shard {shard}, and this is {epoch}")
-        raise ValueChangedError(reply[1].decode(), _or_none(reply[2]), _or_none(reply[3]))
+        raise _refusal(reply, shard, epoch)
 
     def _value(self, shard: Shard, topic: bytes, row: bytes | None) -> Event | None:
         """A last value as its bytes have it; None when there is none, or it cannot be read."""
@@ -322,6 +329,17 @@ def _fits(topic_filter: str, name: bytes) -> bool:
         return matches(topic_filter, name.decode())
     except UnicodeDecodeError:  # no topic, so somebody else's
         return False
+
+
+def _refusal(reply: Sequence[bytes], shard: Shard, epoch: int | None) -> Exception:
+    """The error of an append with this reply."""
+    if reply[0] == b"over":
+        return no_room_left(shard.database)
+    if reply[0] == b"full":
+        return no_room(shard.database, reply[1].decode(), cast("Bound", reply[2].decode()))
+    if reply[0] == b"fenced":
+        return FencedError(f"epoch {int(reply[1])} writes to shard {shard}, and this is {epoch}", int(reply[1]))
+    return ValueChangedError(reply[1].decode(), _or_none(reply[2]), _or_none(reply[3]))
 
 
 def _or_none(text: bytes) -> Position | None:

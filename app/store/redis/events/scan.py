@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.core.errors import DamagedEventsError
 from app.core.events import keys
 from app.core.events.block import count_of, unpack_block
 from app.core.events.event import BEGINNING, Event, Position, Shard
 from app.core.events.marks import MarkFilter
-from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Picked, Reading, Slice
+from app.core.events.reading import (
+    MOST_READ_BYTES,
+    MOST_SCANNED,
+    ForgottenSpan,
+    Picked,
+    Reading,
+    Slice,
+    forgotten_until,
+)
 from app.runtime.telemetry import BurstLog
 from app.store.events import ArchivedError
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.scripts import PICK_EVENTS
 from app.store.redis.events.calls import EventCalls
 from app.store.redis.events.catalogue import int_of, numbers_of
+from app.store.redis.events.ends import ShardEnds, spans_of
 
 FIRST_FETCHED: Final = 8
 """Blocks of the first round trip; each further one brings twice as many."""
 MOST_FETCHED: Final = 64
 MOST_FETCHED_BYTES: Final = 4 * 1024 * 1024
-"""What a round trip brings, if blocks are as large as those of the last one."""
+"""The bytes that a round trip brings, if blocks are as large as those of the last one."""
 MOST_BESIDE: Final = 16
 """Events of a block that are opened, at most, for each one that is picked: whoever picks some soon picks the others."""
 SKIPPED: Final = 16
@@ -38,22 +47,37 @@ _Block = tuple[bytes, Sequence[bytes]]
 class BlockReader:
     """Raises StoreUnavailableError. What is damaged is counted and named once, and left out."""
 
-    def __init__(self, calls: EventCalls, drops: BurstLog) -> None:
+    def __init__(self, calls: EventCalls, drops: BurstLog, ends: ShardEnds) -> None:
         self._calls = calls
         self._drops = drops
+        self._ends = ends
         self._damaged: set[tuple[Shard, Position]] = set()
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         """See EventLog."""
-        (head, cold), cuts = await self._calls.call_many(
-            [("HMGET", keys.state(shard), "head", "cold"), ("HGETALL", keys.cuts(shard))]
-        )
-        until = min(reading.until, int_of(keys.state(shard), head))
+        known = self._ends.known(shard)
+        state, cuts = await self._begin(shard)
+        if await self._ends.agreed(shard, known, state.head) != state.head:
+            state, cuts = await self._begin(shard)
+        until = min(reading.until, state.head)
         if until <= reading.after:
             return Slice([], reading.after, more=False)
         if reading.generation is None:
-            _check_here(shard, reading, cold)
-        scan = _Scan(shard, reading, until, limit, self._failed)
+            _check_here(state, reading)
+        found = await self._scanned(_Scan(state, reading, until, limit, self._failed), cuts)
+        forgotten = forgotten_until(state.forgotten, reading.after, found.position)
+        return found if forgotten <= found.lost else found._replace(lost=forgotten)
+
+    async def _begin(self, shard: Shard) -> tuple[_State, Sequence[bytes]]:
+        """The state of the shard, and its generations."""
+        (head, cold, forgotten), cuts = await self._calls.call_many(
+            [("HMGET", keys.state(shard), "head", "cold", "forgot"), ("HGETALL", keys.cuts(shard))]
+        )
+        key = keys.state(shard)
+        return _State(shard, int_of(key, head), int_of(key, cold), spans_of(key, forgotten)), cuts
+
+    async def _scanned(self, scan: _Scan, cuts: Sequence[bytes]) -> Slice:
+        shard, reading, until = scan.shard, scan.reading, scan.until
         for number in numbers_of(shard, cuts, reading.after, until):
             if reading.generation in (None, number):
                 found = await self._of_generation(scan, number)
@@ -99,7 +123,7 @@ class BlockReader:
             ]
             blocks, cold, cut = await self._calls.call_many(commands)
             if reading.generation is None:
-                _check_here(shard, reading, cold)
+                _check_here(scan.state._replace(cold=int_of(keys.state(shard), cold)), reading)
             elif cut is None:
                 raise ArchivedError(int_of(keys.state(shard), cold))
             for block in blocks:
@@ -121,20 +145,30 @@ class BlockReader:
             self._drops.drop("damaged_block", topic=f"{shard} at {last}", why=str(error))
 
 
+class _State(NamedTuple):
+    """A shard: its last position, up to where it is cold, and what it has forgotten."""
+
+    shard: Shard
+    head: Position
+    cold: Position
+    forgotten: Sequence[ForgottenSpan]
+
+
 class _Scan:
     """One reading, block by block."""
 
     def __init__(
         self,
-        shard: Shard,
+        state: _State,
         reading: Reading,
         until: Position,
         limit: int,
         failed: Callable[[Shard, Position, DamagedEventsError], None],
     ) -> None:
-        self.shard = shard
+        self.state = state
+        self.shard = state.shard
         self.reading = reading
-        self._until = until
+        self.until = until
         self._limit = limit
         self._failed = failed
         self._fits = reading.matcher()
@@ -152,13 +186,13 @@ class _Scan:
             self._open(last, fields)
         except DamagedEventsError as error:
             self._failed(self.shard, last, error)
-            self._lost = max(self._lost, min(last, self._until))
+            self._lost = max(self._lost, min(last, self.until))
             self._scanned += 1
         found = self._found
         if len(found) > self._limit:
             return Slice(found[: self._limit], found[self._limit].position - 1, more=True, lost=self._lost)
-        if last >= self._until:
-            return self.ended(self._until, more=False)
+        if last >= self.until:
+            return self.ended(self.until, more=False)
         if self._scanned >= MOST_SCANNED or self._size >= MOST_READ_BYTES:
             return self.ended(last, more=True)
         return None
@@ -173,7 +207,7 @@ class _Scan:
             self._scanned += 1 + count // SKIPPED
             return
         self._scanned += count
-        after, until = self.reading.after, self._until
+        after, until = self.reading.after, self.until
         for event in unpack_block(data, last, self.shard.number, self._fits):
             if after < event.position <= until:
                 self._found.append(event)
@@ -184,7 +218,6 @@ def _everything(_topic: str) -> bool:
     return True
 
 
-def _check_here(shard: Shard, reading: Reading, cold: bytes | None) -> None:
-    until = int_of(keys.state(shard), cold)
-    if reading.after < until:
-        raise ArchivedError(until)
+def _check_here(state: _State, reading: Reading) -> None:
+    if reading.after < state.cold:
+        raise ArchivedError(state.cold, state.forgotten)

@@ -19,9 +19,9 @@ from app.store.audit import SPAN_US, AuditEntry, AuditPosition, AuditQuery, Audi
 from app.store.sql.tables import audit
 
 ROWS: Final = 16
-"""Of one statement: a line that tells of many things has some 80 KB."""
+"""The rows of one statement: a line that tells of many things has some 80 KB."""
 MOST_ROWS: Final = 1_600
-"""That one page looks at."""
+"""The rows that one page looks at."""
 _LAST: Final = 2**62
 """More than any index."""
 _COLUMNS: Final = tuple(audit.c[name] for name in ("at_us", "who", "device", "tenant", "writer", "seq", "hash", "body"))

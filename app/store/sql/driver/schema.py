@@ -24,12 +24,12 @@ from app.store.sql.driver.connect import UNBOUNDED, WRITES
 SCHEMA: Final = 3
 """The last migration, which a test compares with the folder of them."""
 VERSION_TABLE: Final = "access_schema"
-"""Where Alembic keeps the number of the last migration that was made."""
+"""The table in which Alembic keeps the number of the last migration that was made."""
 PATIENCE: Final = timedelta(minutes=10)
 """The time that a migration may take, the wait for that of another process included."""
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _LOCK: Final = int.from_bytes(b"homing", "big")
-"""Of PostgreSQL's advisory locks, the one whose holder migrates."""
+"""The advisory lock of PostgreSQL whose holder migrates."""
 
 
 class StoredSchema(NamedTuple):

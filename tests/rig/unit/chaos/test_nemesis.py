@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 
 from homing_rig.chaos.nemesis import Nemesis
+from homing_rig.chaos.options import ChaosError
+from homing_rig.chaos.redis_cluster import RedisThirds
 from homing_rig.chaos.redis_pair import RedisPair
-from homing_rig.chaos.schedule import DRIVER, INTAKE, REDIS, Fault, Kind
+from homing_rig.chaos.schedule import DRIVER, INTAKE, REDIS, THIRDS, Fault, Kind
 from homing_rig.chaos.servers import NodeProcess
 from tests.waiting import PATIENCE, eventually, turns
 
@@ -106,6 +108,15 @@ async def test_a_kill_waits_until_another_node_can_take_over_and_the_next_ones_a
         assert len(stage.nemesis.begun) == 1
 
 
+async def test_a_kill_for_which_no_other_node_ever_gets_ready_ends_the_run(stage: Stage) -> None:
+    stage.nodes["n2"].serves = False
+    stage.nemesis.patience = 0.0
+    async with asyncio.timeout(PATIENCE):
+        await stage.nemesis.run([KILL])
+        with pytest.raises(ChaosError, match="n1 brings events in, and no other node is ready"):
+            await stage.nemesis.heal()
+
+
 class FakePair:
     """A primary whose replica follows when a test says so."""
 
@@ -131,6 +142,57 @@ async def test_a_primary_whose_replica_does_not_follow_yet_is_let_live(stage: St
         pair.whole = True
         await stage.nemesis.run([fail_over])
         await eventually(lambda: pair.fail_overs == 2)
+
+
+class FakeThirds:
+    """A cluster whose replicas are in step when a test says so."""
+
+    def __init__(self) -> None:
+        self.turns = asyncio.Lock()
+        self.in_step = asyncio.Event()
+        self.met = list[str]()
+
+    async def switch(self, third: str) -> float:
+        self.met.append(f"switch {third}")
+        await self.in_step.wait()
+        return 1.0
+
+    async def fail_over(self, third: str, _seconds: float) -> float:
+        self.met.append(f"fail over {third}")
+        await self.in_step.wait()
+        return 2.0
+
+
+SWITCH, FAIL_OVER = Fault(0.0, Kind.SWITCH, THIRDS[1]), Fault(0.0, Kind.FAIL_OVER, THIRDS[1], 0.001)
+
+
+async def test_a_primary_of_a_cluster_fails_over_when_those_before_it_are_in_step(stage: Stage) -> None:
+    thirds = FakeThirds()
+    stage.nemesis.thirds = cast("RedisThirds", thirds)
+    async with asyncio.timeout(PATIENCE):
+        await stage.nemesis.run([SWITCH])
+        await eventually(lambda: thirds.met == ["switch third2"])
+        await stage.nemesis.run([FAIL_OVER])
+        await turns()
+        assert thirds.met == ["switch third2"]
+        thirds.in_step.set()
+        await eventually(lambda: (stage.nemesis.switches, stage.nemesis.returns) == ([1.0], [2.0]))
+        assert thirds.met == ["switch third2", "fail over third2"]
+
+
+async def test_a_fail_over_that_waits_as_the_load_ends_is_left_out(stage: Stage) -> None:
+    thirds = FakeThirds()
+    stage.nemesis.thirds = cast("RedisThirds", thirds)
+    async with asyncio.timeout(PATIENCE):
+        await stage.nemesis.run([SWITCH, FAIL_OVER, FAIL_OVER])
+        await eventually(lambda: thirds.met)
+        first = list(thirds.met)
+        healing = asyncio.create_task(stage.nemesis._end_faults())
+        await turns()
+        thirds.in_step.set()
+        await healing
+    assert thirds.met == first
+    assert stage.nemesis.counts["left out"] == 2
 
 
 async def test_whoever_drives_is_killed_and_not_once_more_as_redis_still_names_him(stage: Stage) -> None:

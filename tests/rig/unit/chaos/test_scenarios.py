@@ -18,9 +18,10 @@ from homing_rig.chaos.kept_events import EVENTS_LOST, EVENTS_TAKEN
 from homing_rig.chaos.options import ChaosOptions
 from homing_rig.chaos.run import header_of, prepare
 from homing_rig.chaos.scenario import Figure, Form
-from homing_rig.chaos.scenarios import SCENARIOS
+from homing_rig.chaos.scenarios import ON_UP, SCENARIOS
 from homing_rig.chaos.scenarios.events import GAP
 from homing_rig.chaos.scenarios.traffic import ended
+from homing_rig.chaos.schedule import INTAKE
 from homing_rig.chaos.shared_figures import PROVOKED, milliseconds, quantile
 from homing_rig.programs import MOSQUITTO_SETTINGS
 from tests.services import require_programs
@@ -110,6 +111,18 @@ def test_a_run_that_ends_before_its_first_fault_is_refused() -> None:
         prepare(ChaosOptions(scenario="R3", seconds=2))
     assert prepare(ChaosOptions(scenario="R3", seconds=5))[2]
     assert prepare(ChaosOptions(scenario="R1", seconds=2))[2] == []
+
+
+def test_what_breaks_more_than_one_process_is_refused_on_homing_up() -> None:
+    require_programs()
+    with pytest.raises(ConfigurationError, match="up: R7 needs several nodes, Redis or Mosquitto; R1, R3, "):
+        prepare(ChaosOptions(scenario="R7", up=True))
+    with pytest.raises(ConfigurationError, match="up: one `homing up` is one node"):
+        ChaosOptions(scenario="R3", up=True, nodes=3)
+    assert {fault.target for name in ON_UP for fault in prepare(ChaosOptions(scenario=name, up=True))[2]} <= {
+        "n1",
+        INTAKE,
+    }
 
 
 async def test_the_error_of_a_task_that_was_to_look_on_is_told() -> None:

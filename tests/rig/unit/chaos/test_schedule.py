@@ -11,7 +11,7 @@ from app.core.errors import ConfigurationError
 from homing_rig.chaos.options import ChaosOptions
 from homing_rig.chaos.scenario import Figure
 from homing_rig.chaos.scenarios import SCENARIOS
-from homing_rig.chaos.schedule import DRIVER, Fault, Kind, check, read_schedule
+from homing_rig.chaos.schedule import DRIVER, REDIS, THIRDS, Fault, Kind, check, read_schedule
 from tests.rig.chaos.mutants import MUTANTS
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -28,7 +28,8 @@ def test_one_seed_gives_one_schedule_that_fits_its_rig(name: str) -> None:
     assert faults == planned(name, 7)
     nodes = [f"n{number + 1}" for number in range(SCENARIOS[name].full.nodes)]
     one = SCENARIOS[name]
-    check(faults, nodes, proxies=one.proxies, steps=one.steps, replica=one.replica, drives=one.drives)
+    has = {name: getattr(one, name) for name in ("proxies", "steps", "replica", "drives", "cluster")}
+    check(faults, nodes, **has)
 
 
 def test_a_driver_is_a_target_where_there_is_a_run() -> None:
@@ -36,6 +37,15 @@ def test_a_driver_is_a_target_where_there_is_a_run() -> None:
     check(cut, ["n1"], proxies=True, drives=True)
     with pytest.raises(ConfigurationError, match="blackhole of 'driver'; allowed: n1"):
         check(cut, ["n1"], proxies=True)
+
+
+def test_a_third_is_a_target_where_redis_is_a_cluster() -> None:
+    switch = [Fault(1.0, Kind.SWITCH, THIRDS[0])]
+    check(switch, ["n1"], proxies=False, cluster=True)
+    with pytest.raises(ConfigurationError, match="switch of 'third1'; allowed: no target here"):
+        check(switch, ["n1"], proxies=True, replica=True)
+    with pytest.raises(ConfigurationError, match="kill of 'redis'; allowed: n1, broker, intake"):
+        check([Fault(1.0, Kind.KILL, REDIS)], ["n1"], proxies=False, cluster=True)
 
 
 def test_another_seed_gives_another_schedule() -> None:

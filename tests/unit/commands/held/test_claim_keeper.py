@@ -29,9 +29,11 @@ class Servers:
         self.reclaimed: list[str] = []
         self.told: dict[str, AbstractSet[str]] = {}
         self.away = False
+        self.asked = asyncio.Event()
         self.result = Reclaimed.AGAIN
 
     async def starts(self) -> AbstractSet[str]:
+        self.asked.set()
         if self.away:
             raise StoreUnavailableError("away")
         return frozenset(self.up)
@@ -157,6 +159,37 @@ async def test_what_was_claimed_long_ago_is_told_to_nobody(node: Node) -> None:
     node.servers.up = {"second"}
     await node.claims.look()
     assert (node.servers.reclaimed, node.cancelled) == ([], [])
+
+
+async def test_a_command_that_is_cancelled_again_keeps_no_other_from_being_forgotten(node: Node) -> None:
+    await node.claims.look()
+    node.claims.cancelled("one")
+    node.claims.cancelled("two")
+    node.clock.now += KEPT_SECONDS
+    node.claims.cancelled("one")
+    node.clock.now += 0.1
+    await node.claims.look()
+    node.servers.up = {"second"}
+    await node.claims.look()
+    assert node.cancelled == ["one"]
+
+
+async def test_what_was_claimed_in_a_new_start_has_a_failed_look_followed_at_once(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_keeper, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(claim_keeper, "ASK_SECONDS", 3600)
+    settled = asyncio.Event()
+    node.claims.settled.add(settled.set)
+    node.servers.away = True
+    run = asyncio.create_task(node.claims.run())
+    await node.servers.asked.wait()
+    node.servers.away = False
+    with pytest.raises(StoreUnavailableError):
+        await node.claims.claim("one", "one")
+    async with asyncio.timeout(10):
+        await settled.wait()
+    run.cancel()
 
 
 async def test_while_the_store_is_away_nothing_is_forgotten(node: Node) -> None:

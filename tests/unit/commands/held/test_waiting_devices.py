@@ -9,6 +9,7 @@ import pytest
 from app.commands.held.waiting_devices import (
     FIRST_PAUSE,
     LATELY,
+    LEAST_PAUSE,
     SOON,
     UNHEARD_A_SECOND,
     WaitingDevice,
@@ -84,6 +85,19 @@ def test_so_it_is_after_a_look_in_vain(waiting: WaitingDevices, clock: ManualClo
     waiting.looked(device, fruitless=True)
     assert taken(waiting) is None
     clock.now += FIRST_PAUSE * 2
+    assert taken(waiting) is device
+
+
+def test_a_look_that_failed_says_nothing_of_the_device(waiting: WaitingDevices, clock: ManualClock) -> None:
+    """A node without room put a device off that was there, each time for twice as long, up to five minutes."""
+    device = looked_at(waiting)
+    for _ in range(20):
+        waiting.looked(device, fruitless=True, failed=True)
+        assert taken(waiting) is None
+        clock.now += LEAST_PAUSE
+        assert taken(waiting) is device
+    waiting.looked(device, fruitless=True)
+    clock.now += FIRST_PAUSE
     assert taken(waiting) is device
 
 

@@ -20,7 +20,7 @@ class Rights:
     owner: str
     counts: bool = True
     receives: bool = True
-    publishes: bool = True
+    says: bool = True
     alone: bool = False
     """True if it may be no member of a share."""
 
@@ -32,7 +32,10 @@ class Rights:
         return self.counts
 
     def may_publish(self, topic: str) -> bool:
-        return self.publishes and topic.startswith(f"{self.owner}/")
+        return self.says and topic.startswith(f"{self.owner}/")
+
+    def publishes(self, topic: str) -> bool:
+        return self.may_publish(topic)
 
     def may_subscribe(self, topic_filter: str, *, shared: bool) -> bool:
         return not (shared and self.alone) and topic_filter in ("#", f"{self.owner}/x")

@@ -39,7 +39,7 @@ class HandClock:
     def __init__(self) -> None:
         self.now = 1000.0
         self.ahead = 0.0
-        """By how much the wall is ahead of what passes."""
+        """The time by which the wall clock is ahead of the time that passes."""
 
     def monotonic(self) -> float:
         return self.now

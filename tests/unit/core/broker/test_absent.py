@@ -24,7 +24,7 @@ def test_a_will_is_not_published_after_a_restart_if_its_client_may_not_say_it_an
         came(bench, name, name, WillMessage(f"{name}/w", b"gone", 1, properties=said))
         watcher = came(bench, name, f"watcher of {name}")
         watcher.subscribe("#")
-    book.known["ann"].publishes = False
+    book.known["ann"].says = False
     bench.kill()
     bench.pass_seconds(delay)
     assert payloads(came(bench, "ann", "watcher of ann").hear()) == []
@@ -96,7 +96,7 @@ def test_a_delayed_will_is_judged_when_it_is_due() -> None:
     watcher.subscribe("#")
     will = WillMessage("ann/w", b"gone", 1, properties=properties(WILL_DELAY_INTERVAL=30))
     came(bench, "ann", "dock", will).drop()
-    book.known["ann"].publishes = False
+    book.known["ann"].says = False
     bench.pass_seconds(30)
     assert watcher.hear() == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.core.broker.codes import PacketType
 from app.core.broker.packets import Publish, PublishAck
-from tests.unit.core.broker.peers import BrokerBench, Peer, payloads
+from tests.unit.core.broker.peers import BrokerBench, Peer, payloads, properties
 
 ROOM = 20_000
 SIZE = 1_000
@@ -80,6 +80,26 @@ def test_what_is_on_the_way_stays_and_what_finds_no_room_then_is_lost() -> None:
     for one in said:
         reader.say(PublishAck(PacketType.PUBACK, one.packet_id))
     assert bench.broker.waiting_bytes == 0
+
+
+def test_what_has_expired_gives_way_before_what_somebody_still_wants() -> None:
+    """As commands do that a device which is away will never get."""
+    bench = BrokerBench(waiting_bytes=ROOM)
+    for number in range(3):
+        away(bench, f"device-{number}", f"command/{number}")
+    away(bench, "consumer", "event")
+    talker = bench.connected("talker")
+    for number in range(6):
+        soon = properties(MESSAGE_EXPIRY_INTERVAL=1)
+        talker.publish(f"command/{number % 3}", b"x" * SIZE, qos=1, properties=soon)
+    flood(talker, "event", 5)
+    bench.pass_seconds(2)
+    for number in range(5, 12):
+        talker.publish("event", b"%04d" % number + b"x" * SIZE, qos=1)
+    assert waiting(bench, "consumer") == [b"%04d" % number for number in range(12)]
+    assert bench.counters["broker.dropped.expired"] == 6
+    assert bench.counters["broker.dropped.memory_full"] == 0
+    assert bench.broker.waiting_bytes <= ROOM
 
 
 def test_a_message_that_never_fits_harms_nobody() -> None:

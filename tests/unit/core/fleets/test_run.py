@@ -12,7 +12,7 @@ import pytest
 
 from app.core.errors import InvalidInputError, RunStateError
 from app.core.fleets.marks import TargetMark
-from app.core.fleets.quorum import in_turn, read_budgets, within
+from app.core.fleets.quorum import LabelKinds, LabelRoom, in_turn, read_budgets
 from app.core.fleets.run import TRANSITIONS, FleetRun, RunState, RunStatus, Why, new_run
 from app.core.fleets.spec import RunSpec, read_further, read_rules, read_waves
 
@@ -191,6 +191,20 @@ class TestRules:
             == "4 of 5 targets that ended are failed or timed_out, which is 80%; the rule stops at 20%"
         )
 
+    @pytest.mark.parametrize(("waves", "total"), [([5, "10%", "rest"], 200), ([1, "rest"], 3), (["1%", "rest"], 400)])
+    def test_a_first_wave_that_fails_stops_the_run_before_the_next_one_begins(
+        self, waves: list[Any], total: int
+    ) -> None:
+        """It is smaller than the 20 that a share is judged from, as first waves are."""
+        run = begun(total, spec(waves=waves, stop=[{"share": "5%"}]))
+        first = run.ends[0]
+        work(run, M.FAILED, most=first)
+        assert (state_of(run), run.status.steps[-1].why) == (S.PAUSED, Why.RULE)
+        assert run.counts() == {"failed": first, "waiting": total - first}
+        other = begun(total, spec(waves=waves, stop=[{"share": "5%", "after": first + 1}]))
+        work(other, M.FAILED, most=first)
+        assert state_of(other) is S.RUNNING, "whoever says when it is judged is taken at their word"
+
     def test_it_stops_in_the_step_in_which_the_share_is_reached(self) -> None:
         run = begun(1000, spec(stop=[{"of": ["failed"], "share": "10%", "after": 1}], in_flight=1000))
         run.hand(range(1000))
@@ -288,8 +302,13 @@ def test_values_of_a_label_take_turns() -> None:
 def test_budgets_bound_what_is_in_flight_of_each_value() -> None:
     budgets = read_budgets([{"label": "site", "most": 2}, {"label": "model", "most": 3}])
     labels = [("a", "x"), ("a", "x"), ("a", "x"), ("b", "x"), ("b", "y"), ("", "y"), ("", "y"), ("", "y")]
-    assert list(within(budgets, labels.__getitem__, [0], range(1, 8))) == [1, 3, 4, 5, 6]
-    assert list(within(budgets, labels.__getitem__, [], range(8))) == [0, 1, 3, 4, 5, 6]
+    kinds = LabelKinds(labels)
+    room = LabelRoom(budgets, kinds, [0])
+    tried = room.copy()
+    assert [one for one in range(1, 8) if tried.takes(one)] == [1, 3, 4, 5, 6]
+    assert [one for one in range(1, 8) if room.has(one)] == [*range(1, 8)], "what is tried out takes nothing"
+    room = LabelRoom(budgets, kinds)
+    assert [one for one in range(8) if room.takes(one)] == [0, 1, 3, 4, 5, 6]
 
 
 def test_what_a_run_goes_by_is_kept() -> None:

@@ -50,6 +50,13 @@ def occurrence(at: int, result: OccurrenceResult = OccurrenceResult.BEGAN, **mem
     return Occurrence(at=at, result=result, noted_at=at + 1, node="node-a", **members)
 
 
+@pytest.mark.parametrize("now", range(1050, 2200, 50))
+@pytest.mark.parametrize("known", [0, 1100, 1200, 1500, 1600, 2100, 9000])
+def test_what_was_due_before_changes_nothing_but_the_way_there(now: int, known: int) -> None:
+    """The clock may have been set back since, and the catch-up may be over."""
+    assert schedule().due(upcoming, now, known) == schedule().due(upcoming, now)
+
+
 @pytest.mark.parametrize(
     ("now", "due"),
     [

@@ -21,7 +21,7 @@ class Proxy:
         self.requests = 0
         """The number of pieces that came from clients: about one for each pipeline."""
         self.cut_replies = 0
-        """So many replies are lost, each with its connection; the request was carried out."""
+        """The number of replies to lose, each with its connection; the request was carried out."""
         self.silent = False
         """Nothing comes back, and nothing tells why."""
 

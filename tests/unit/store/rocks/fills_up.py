@@ -15,7 +15,7 @@ from app.store.rocks.events import RocksEventLog
 from app.store.rocks.folder import RocksFolder
 
 MOST_BYTES = 2 * 1024 * 1024
-"""Of a file: then the kernel refuses to write, as on a full disk."""
+"""The size of a file at which the kernel refuses to write, as on a full disk."""
 REFUSALS = 5
 AFTERWARDS = 3
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from rocksdict import Rdict, WriteBatch
+from structlog.testing import capture_logs
 
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.store.rocks.folder import COMMANDS, RocksFolder, table_of
@@ -90,6 +92,39 @@ async def test_what_is_not_on_the_disk_makes_a_drawer_open_anew(tmp_path: Path) 
     await folder.close(shelf)
 
 
+async def test_a_folder_whose_disk_is_gone_is_not_begun_anew_in_the_place_where_it_was(tmp_path: Path) -> None:
+    """As a mount point that is empty: what the node had acknowledged would be gone without a word."""
+    fails = False
+
+    def flush(database: Rdict) -> None:
+        if fails:
+            raise OSError(5, "Input/output error")
+        database.flush_wal(True)
+
+    place, away = tmp_path / "data", tmp_path / "away"
+    folder, shelf = RocksFolder(place, COMMANDS, flush), Shelf("one")
+    await folder.start(shelf)
+    await folder.submit(shelf, b"1")
+    place.rename(away)
+    place.mkdir()
+    fails = True
+    with pytest.raises(StoreUnavailableError, match="Input/output error"):
+        await folder.submit(shelf, b"2")
+    fails = False
+    with capture_logs() as logs:
+        await eventually(lambda: bool(logs))
+    assert logs[0]["event"] == "events_not_open"
+    assert re.match(rf"{place}/homing.lock is not the file any more.*put the folder back", logs[0]["reason"])
+    assert list(place.iterdir()) == []
+    place.rmdir()
+    away.rename(place)
+    await eventually(lambda: shelf.opened == 2 and not folder.broken)
+    await folder.submit(shelf, b"3")
+    assert shelf.table is not None
+    assert {*shelf.table.keys()} >= {b"1", b"3"}
+    await folder.close(shelf)
+
+
 @pytest.mark.parametrize(
     ("layout", "said"),
     [
@@ -118,7 +153,21 @@ async def test_a_damaged_database_is_one_sentence(tmp_path: Path) -> None:
     await folder.start(shelf)
     await folder.close(shelf)
     (tmp_path / "CURRENT").write_bytes(b"nonsense")
-    with pytest.raises(ConfigurationError, match=r"^HOMING_STORE_URL: the store cannot be opened: .*CURRENT"):
+    with pytest.raises(
+        ConfigurationError, match=r"^HOMING_STORE_URL: the store cannot be opened: .*CURRENT.*homing restore"
+    ):
+        await RocksFolder(tmp_path, COMMANDS).start(shelf)
+
+
+async def test_a_damaged_manifest_is_one_sentence_with_the_way_to_a_backup(tmp_path: Path) -> None:
+    folder, shelf = RocksFolder(tmp_path, COMMANDS), Shelf("one")
+    await folder.start(shelf)
+    await folder.close(shelf)
+    manifest = next(tmp_path.glob("MANIFEST-*"))
+    manifest.write_bytes(b"nonsense" * 10)
+    with pytest.raises(
+        ConfigurationError, match=r"cannot be opened: .*MANIFEST.*; put a backup in its place .*restore"
+    ):
         await RocksFolder(tmp_path, COMMANDS).start(shelf)
 
 

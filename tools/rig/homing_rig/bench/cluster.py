@@ -33,7 +33,7 @@ class Cluster:
     measured: Sequence[Running]
     load: Worker
     processes: Processes
-    """Where further ones can be started."""
+    """The starter of further processes."""
     node: Running | None = None
     redis: Running | None = None
     redis_port: int = 0

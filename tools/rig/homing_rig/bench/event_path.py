@@ -32,7 +32,7 @@ from homing_rig.turns import in_turns
 LOOK_SECONDS: Final = 0.1
 """Seldom, as each look costs the node something."""
 STORED_SECONDS: Final = 120.0
-"""Against hanging."""
+"""A bound against hanging."""
 WARM_UP: Final = 2000
 """Events."""
 PARTS: Final = ("node", "broker", "store")

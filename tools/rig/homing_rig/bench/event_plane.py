@@ -26,9 +26,9 @@ from homing_rig.machine import describe_machine
 from homing_rig.statistics import Latency, median, ratio
 
 EVENTS: Final = 5_000.0
-"""Per second, beside commands."""
+"""The events per second, beside commands."""
 MANY_EVENTS: Final = 10_000.0
-"""Per second, alone."""
+"""The events per second, alone."""
 WARM_UP_SECONDS: Final = 2.0
 COMMANDS_AT_ONCE: Final = 4
 """Callers: so few that the machine has time for events; with more, commands alone would fill it."""

@@ -32,7 +32,7 @@ WINDOW: Final = 8
 MERGED: Final = 250
 """Topics that are read one by one, of DEVICES; the time is scaled."""
 TURNS: Final = 5
-"""Of readings that are compared."""
+"""The turns of readings that are compared."""
 DATABASE: Final = Database("bench", 4, tuple(f"fleet/+/k{kind}" for kind in range(KINDS)))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 SUBJECTS: Final = ("thing.>", "homing.>")
-"""What its MQTT gateway makes of the topics of events."""
+"""The subjects that its MQTT gateway makes of the topics of events."""
 STREAM: Final = "EVENTS"
 _INBOX: Final = b"_INBOX.bench"
 

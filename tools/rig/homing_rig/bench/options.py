@@ -56,7 +56,7 @@ class BenchOptions:
     events: bool = False
     """True if the nodes keep events."""
     authorization: str = ""
-    """What callers send as Authorization."""
+    """The header Authorization that callers send."""
     latency_log: Path | None = None
     """Also measure what the latency log costs, and leave it in this folder, whose path is absolute."""
 

@@ -98,7 +98,7 @@ class PendingReport:
 
     where: str
     sides: dict[int, Side]
-    """By the number of commands that wait."""
+    """The sides, by the number of commands that wait."""
     growth: dict[str, float]
     """CPU per command by process, beside most of them against fewest: the median of the turns' ratios."""
 
@@ -119,7 +119,7 @@ class CostReport:
     cost: list[float]
     """CPU of both nodes per command with it against without, by turns, in rising order."""
     median: float
-    """Of them."""
+    """The median of these ratios."""
     total: float
     """The same over all turns together."""
     untouched: float

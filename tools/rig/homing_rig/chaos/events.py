@@ -20,10 +20,10 @@ from typing import Any, Final
 from app.core.commands.command import CommandState
 
 VERSION: Final = 1
-"""Of the format; a reader refuses any other."""
+"""The version of the format; a reader refuses any other."""
 
 GONE: Final = "gone"
-"""What a read says of a command that is not on record (404), in place of a state."""
+"""The word of a read for a command that is not on record (404), in place of a state."""
 
 REDIS_KEYS_BASELINE: Final = "redis.keys.baseline"
 """Metric: DBSIZE before the first command."""
@@ -192,7 +192,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalRead:
-    """After the run, when all is quiet: what `node` says of a command. Members as those of a completion."""
+    """After the run, when all is quiet: what `node` says of a command. Members as those of a completion.
+
+    `ended` is `finished_at` by the clock of the run.
+    """
 
     at: float
     node: str
@@ -202,6 +205,7 @@ class FinalRead:
     late: bool = False
     late_nonce: str | None = None
     overrun: float | None = None
+    ended: float | None = None
     claims: int | None = None
 
 

@@ -35,12 +35,12 @@ class Wish:
     line: int
     last_invoked: float
     lasts: float
-    """For how long after that it may reach its device: it may be held, and then it has its timeout."""
+    """The seconds after that within which it may reach its device: it may be held, and then it has its timeout."""
     lane: str | None = None
     open_attempts: int = 0
     """Attempts that did not certainly do nothing."""
     answered: bool = False
-    """With 200 or 202."""
+    """True if the answer was 200 or 202."""
     executed_as: str | None = None
     """The command id that a device executed first."""
     executed: int = 0
@@ -56,7 +56,7 @@ class Evidence:
     accepted: int = 0
     """Line of the first 200, 202 or 504."""
     since: float = 0.0
-    """It was not on record before; an instant at or before its registration."""
+    """An instant at or before its registration, at which it was not on record yet."""
     due: float = float("inf")
     """An instant at or after its deadline."""
     told: Seen | None = None
@@ -68,13 +68,13 @@ class Evidence:
     late: bool = False
     late_final: bool = False
     open_line: int = 0
-    """Of the last reading without an outcome, and its instant."""
+    """The line of the last reading without an outcome; `open_at` is its instant."""
     open_at: float = 0.0
     gone_line: int = 0
     gone_at: float = 0.0
-    """Of the last reading that found no record."""
+    """The instant of the last reading that found no record; `gone_line` is its line."""
     final_line: int = 0
-    """Of the last final read."""
+    """The line of the last final read."""
     claims: int | None = None
     """The number of times that it was claimed, as the last final read says; None of what could not be held."""
     executed: int = 0

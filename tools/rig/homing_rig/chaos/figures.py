@@ -50,7 +50,7 @@ COUNTED: Final = (
 """Figures that every report has."""
 
 _EXAMPLES: Final = 10
-"""About how many lines are kept to look up what a figure counts."""
+"""The lines that are kept to look up what a figure counts, roughly."""
 _SHARES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
 

@@ -29,10 +29,11 @@ RESEND_SECONDS: Final = 0.1
 """A device sends again what the broker did not acknowledge."""
 GIVE_UP_SECONDS: Final = 60.0
 CHUNK: Final = 50
-"""So many answers in a row."""
+"""The answers that are given in a row."""
 
 Plan = Callable[[Request, random.Random], Sequence[float] | None]
-"""In how many seconds a device answers, once per entry; none for a silent device; None to hold the answer back."""
+"""Returns the seconds after which a device answers, once per entry; none for a silent device; None to hold the answer
+back."""
 
 
 def at_once(_request: Request, _rng: random.Random) -> Sequence[float]:

@@ -33,6 +33,7 @@ from homing_rig.chaos.history import (
 )
 from homing_rig.chaos.judge_command import judge_command, judge_keys
 from homing_rig.chaos.judge_order import LaneJudge, MarkJudge
+from homing_rig.chaos.outages import StoreOutages
 from homing_rig.chaos.report import Report
 
 _OK: Final = 200
@@ -59,6 +60,7 @@ class Judge:
         """Sequence of a published answer -> its bit."""
         self._keys_in_redis: dict[str, tuple[float, int]] = {}
         self._lanes = LaneJudge(self._findings)
+        self._outages = StoreOutages()
         self._takers: dict[type[Event], Callable[[Any, int], None]] = {
             Invoke: self._invoke,
             Ok: self._complete,
@@ -198,11 +200,16 @@ class Judge:
                 self._violate("answer_differs", command_id, said, answer.line, record.line)
 
     def _annex(self, command_id: str, evidence: Evidence, event: Completion | FinalRead, line: int) -> None:
-        if event.overrun is not None and event.overrun > self._grace:
-            evidence.late_final = True
+        evidence.late_final |= event.overrun is not None and self._is_late(event, event.overrun)
         evidence.late |= event.late
         if event.late_nonce is not None and evidence.nonce is not None:
             self._check_nonce(command_id, evidence, event.late_nonce, line)
+
+    def _is_late(self, event: Completion | FinalRead, overrun: float) -> bool:
+        """True if the outcome came later after its deadline than the store allowed."""
+        if not isinstance(event, FinalRead) or event.ended is None:
+            return overrun > self._grace
+        return event.ended > self._outages.writable(event.ended - overrun, self._grace) + self._grace
 
     def _corrected(self, command_id: str, evidence: Evidence, seen: Seen) -> Seen:
         """The outcome as it should read: that it is another's is noted here, and said once is enough."""
@@ -292,6 +299,7 @@ class Judge:
 
     def _fault(self, event: Fault, _line: int) -> None:
         self._figures.fault(event)
+        self._outages.take(event)
 
     def _metric(self, event: Metric, line: int) -> None:
         self._figures.metric(event, line)

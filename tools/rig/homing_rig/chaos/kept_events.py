@@ -7,12 +7,12 @@ import itertools
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import aiohttp
 
+from homing_rig.chaos.patient_asker import PatientAsker
 from homing_rig.chaos.scenario import Figure
 from homing_rig.talkers import Talkers
 
@@ -29,7 +29,7 @@ POSITIONS_FELL: Final = Figure("positions_fell", "=", 0, "events whose position 
 STALE: Final = Figure("stale_values", "=", 0, "topics whose last value is not what was said last")
 DISAGREE: Final = Figure("readers_differ", "=", 0, "nodes whose readers do not get the same log")
 KEPT: Final = (EVENTS_TAKEN, EVENTS_LOST, EVENTS_JUMPED, POSITIONS_FELL, STALE, DISAGREE)
-"""What holds of events in every scenario."""
+"""The figures that hold of events in every scenario."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Kept:
         self.positions[topic].append(position)
         self._found[topic].add(number)
 
-    async def read(self, http: aiohttp.ClientSession, url: str) -> None:
+    async def read(self, asker: PatientAsker, url: str) -> None:
         """Read on to the end, on this node."""
         for database in DATABASES:
             more = True
@@ -57,23 +57,17 @@ class Kept:
                 parameters = {"database": database, "limit": str(PAGE)}
                 if database in self._cursors:
                     parameters["cursor"] = self._cursors[database]
-                async with http.get(f"{url}/v1/events", params=parameters) as answer:
-                    answer.raise_for_status()
-                    page: dict[str, Any] = await answer.json()
+                page = await asker.ask(f"{url}/v1/events", parameters)
                 for event in page["events"]:
                     self.take(event["topic"], event["data"]["n"], event["position"])
                 self._cursors[database], more = page["cursor"], page["more"]
 
-    async def read_all(self, http: aiohttp.ClientSession, url: str, talkers: Talkers, seconds: float) -> None:
+    async def read_all(self, asker: PatientAsker, url: str, talkers: Talkers, seconds: float) -> None:
         """Read on until everything is there that must be, or the time is over."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while True:
-            try:
-                await self.read(http, url)
-            except (aiohttp.ClientError, TimeoutError):
-                if loop.time() >= until:
-                    raise
+            await self.read(asker, url)
             if not self.missing(talkers) or loop.time() >= until:
                 return
             await asyncio.sleep(AGAIN_SECONDS)
@@ -116,13 +110,17 @@ class Kept:
         return max((later - before for before, later in itertools.pairwise(every)), default=0) / 1e6
 
 
-async def stale_values(http: aiohttp.ClientSession, url: str, talkers: Talkers) -> int:
+async def stale_values(asker: PatientAsker, url: str, talkers: Talkers) -> int:
     """Topics whose last value is not the number that was said last."""
     stale = 0
     for topic, said in talkers.said.items():
         if said - 1 in talkers.unsure[topic]:
             continue
         database = "events" if topic.startswith("homing/") else "telemetry"
-        async with http.get(f"{url}/v1/state/{quote(topic, safe='')}", params={"database": database}) as answer:
-            stale += answer.status != HTTPStatus.OK or (await answer.json())["data"]["n"] != said - 1
+        try:
+            value = await asker.ask(f"{url}/v1/state/{quote(topic, safe='')}", {"database": database})
+        except aiohttp.ClientResponseError:
+            stale += 1
+        else:
+            stale += value["data"]["n"] != said - 1
     return stale

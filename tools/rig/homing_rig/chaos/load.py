@@ -25,7 +25,8 @@ MAX_OPEN: Final = 30_000
 RETRY_PAUSE: Final = (0.05, 0.25)
 """Seconds between two attempts of a caller, besides those that the node asked for."""
 MOST_DOUBLINGS: Final = 4
-"""So often that pause doubles where all nodes have the same trouble, as the pauses of any client do."""
+"""The number of times that `RETRY_PAUSE` doubles where all nodes have the same trouble, as the pauses of any client
+do."""
 SHARED: Final = "store-unavailable"
 """The problem that all nodes have at once. With any other one the next node is asked soon."""
 HANG_UP: Final = 0.3
@@ -50,9 +51,9 @@ class Job:
     commands: int | None = None
     share_async: float = 0.5
     timeout: float = 10.0
-    """Of the commands, in seconds."""
+    """The timeout of the commands, in seconds."""
     attempt_seconds: float = 15.0
-    """After that a caller takes its node for gone."""
+    """The seconds after which a caller takes its node for gone."""
     patience: float = 30.0
     """The time for which a caller goes on trying."""
     attempts: int = 1_000
@@ -63,7 +64,7 @@ class Job:
     turns: bool = False
     """Each of the callers in flight has a device of its own and sends to it one command after the other."""
     hold: float | None = None
-    """For how many seconds the commands may wait for their device; None: not at all."""
+    """The seconds for which the commands may wait for their device; None: not at all."""
     lane: str | None = None
     """The lane of its device that each command goes through, as the profile has it."""
     share_hung_up: float = 0.0
@@ -363,8 +364,12 @@ class Finals:
             await asyncio.sleep(0.1)
         if node:
             self.commands[command_id], self._read_on[command_id] = said, node
-            facts = _facts(said) if said else {"state": GONE}
+            facts = _facts(said) | {"ended": self._ended(said)} if said else {"state": GONE}
             self.recorder.write(FinalRead(at=self.recorder.now(), node=node, command_id=command_id, **facts))
+
+    def _ended(self, said: dict[str, Any]) -> float | None:
+        finished = said.get("finished_at")
+        return None if finished is None else self.recorder.instant(datetime.fromisoformat(finished).timestamp())
 
     async def _ask(self, command_id: str) -> tuple[str, dict[str, Any]]:
         """The node that answered, '' for none, and what it said; nothing for a command that is gone."""

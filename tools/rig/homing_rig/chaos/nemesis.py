@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
 from app.core import keys
@@ -19,8 +19,9 @@ from app.core.events.keys import role
 from homing_rig.chaos import broker_log
 from homing_rig.chaos.options import SHARE_GROUP, ChaosError
 from homing_rig.chaos.proxy_process import RemoteProxy
+from homing_rig.chaos.redis_cluster import RedisThirds
 from homing_rig.chaos.redis_pair import RedisPair
-from homing_rig.chaos.schedule import BROKER, DRIVER, INTAKE, REDIS, SLOW_MS, Fault, Kind
+from homing_rig.chaos.schedule import BROKER, DRIVER, INTAKE, REDIS, SLOW_MS, THIRDS, Fault, Kind
 from homing_rig.chaos.servers import (
     POLL_SECONDS,
     START_SECONDS,
@@ -34,7 +35,7 @@ from homing_rig.rights import NODE_USER
 
 _INTAKE_ROLE: Final = role(f"{SHARE_GROUP}-intake")
 BACK_SECONDS: Final = 30.0
-"""Who does not serve within this time has not come back."""
+"""The time within which a process serves again; later, it counts as one that has not come back."""
 
 
 @dataclass(slots=True)
@@ -44,12 +45,14 @@ class Nemesis:
     nodes: Mapping[str, NodeProcess]
     broker: MosquittoProcess
     store: RedisProcess
-    redis: Redis
+    redis: Redis | RedisCluster
     proxies: Mapping[str, RemoteProxy]
     note: Callable[[str, str, str], None]
     """Called with kind, target and phase (`begin`, `end`) of each fault."""
     pair: RedisPair | None = None
     """The Redis and its replica, where it has one."""
+    thirds: RedisThirds | None = None
+    """The Redis Cluster, where it is one."""
     counts: Counter[str] = field(default_factory=Counter)
     in_vain: Counter[str] = field(default_factory=Counter)
     """The faults of each kind that met nobody: the target was down already, or had no connection to break."""
@@ -57,6 +60,8 @@ class Nemesis:
     """The time that each orderly stop took."""
     returns: list[float] = field(default_factory=list)
     """Seconds from the start of a service, or the end of a freeze, until it was ready; infinite where it never was."""
+    switches: list[float] = field(default_factory=list)
+    """Seconds from each planned fail-over until all replicas were in step again."""
     receiving: list[float] = field(default_factory=list)
     """Seconds from the start of the broker until all nodes were ready again."""
     takeovers: list[float] = field(default_factory=list)
@@ -67,10 +72,13 @@ class Nemesis:
     """The key in Redis that names the driver of the fleet run, where there is one."""
     poll_seconds: float = POLL_SECONDS
     """The time between two looks for what it waits for."""
+    patience: float = START_SECONDS
+    """The time for which it looks; then the run ends with an error that says what never was."""
+    _healing: bool = False
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _staying_down: set[str] = field(default_factory=set)
     _former: set[bytes] = field(default_factory=set)
-    """Who brought events in, or drove, until his process was killed; Redis may still name him."""
+    """The former holders of the intake and drivers of the run whose process was killed; Redis may still name them."""
     _choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def kinds_in_vain(self, schedule: Iterable[Fault]) -> list[Kind]:
@@ -94,8 +102,7 @@ class Nemesis:
 
     async def heal(self) -> None:
         """Wait until all faults are over, and everything that should run serves."""
-        while self._under_way:
-            await asyncio.gather(*self._under_way)
+        await self._end_faults()
         for proxy in self.proxies.values():
             await proxy.heal()
         for service in (self.store, self.broker, *self.nodes.values()):
@@ -106,10 +113,19 @@ class Nemesis:
                 except ChaosError:
                     self.counts["not back"] += 1
 
+    async def _end_faults(self) -> None:
+        """Wait until those that have begun are over; the others are left out."""
+        self._healing = True
+        while self._under_way:
+            await asyncio.gather(*self._under_way)
+        self._healing = False
+
     async def _inject(self, fault: Fault) -> None:
         if fault.kind is Kind.FAIL_OVER and self.pair is not None and not self.pair.whole:
             # There is no replica that could take over.
             self.counts["left out"] += 1
+        elif self.thirds is not None and fault.target in THIRDS:
+            await self._inject_into_third(fault, self.thirds)
         elif fault.target == DRIVER:
             await self._inject_into_driver(fault)
         elif fault.target != INTAKE:
@@ -119,6 +135,14 @@ class Nemesis:
             self.counts["left out"] += 1
         else:
             await self._inject_into_intake(fault)
+
+    async def _inject_into_third(self, fault: Fault, thirds: RedisThirds) -> None:
+        """Into the primary of a third of the slots, as soon as the fault before is over; never after the load."""
+        async with thirds.turns:
+            if self._healing:
+                self.counts["left out"] += 1
+            else:
+                await self._act(fault)
 
     async def _inject_into_driver(self, fault: Fault) -> None:
         name, holder = await self._first_in(self.run_lease, "no node drives the run")
@@ -130,12 +154,15 @@ class Nemesis:
         """Into the node that brings events in, as soon as another one is there that can take over."""
         loop = asyncio.get_running_loop()
         async with self._choosing:
+            until = loop.time() + self.patience
             while True:
                 name, holder = await self._intake()
                 if len(self.nodes) == 1 or (
                     await self._other_is_ready(name) and await self._holder(_INTAKE_ROLE) == holder
                 ):
                     break
+                if loop.time() >= until:
+                    raise ChaosError(f"{name} brings events in, and no other node is ready to take over")
                 await asyncio.sleep(self.poll_seconds)
             if fault.kind is Kind.KILL:
                 self._former.add(holder)
@@ -168,6 +195,7 @@ class Nemesis:
             Kind.FULL: self._full,
             Kind.WIPE: self._wipe,
             Kind.FAIL_OVER: self._fail_over,
+            Kind.SWITCH: self._switch,
             Kind.OUTAGE: self._outage,
             Kind.CLOCK_FORWARD: self._set_clock,
             Kind.CLOCK_BACK: self._set_clock,
@@ -194,14 +222,15 @@ class Nemesis:
     async def _first_in(self, key: str, none: str) -> tuple[str, bytes]:
         """Return the node that a lease names, and its words, as soon as that is one that lives; ChaosError if never."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + START_SECONDS
-        while loop.time() < until:
+        until = loop.time() + self.patience
+        while True:
             holder = await self._holder(key)
             name = holder.partition(b" ")[0].decode()
             if holder not in self._former and name in self.nodes and self.nodes[name].running:
                 return name, holder
+            if loop.time() >= until:
+                raise ChaosError(none)
             await asyncio.sleep(self.poll_seconds)
-        raise ChaosError(none)
 
     async def _holder(self, key: str) -> bytes:
         try:
@@ -274,9 +303,17 @@ class Nemesis:
         await self._bring_back(self.store)
 
     async def _fail_over(self, fault: Fault) -> None:
-        if self.pair is None:
+        if self.thirds is not None:
+            self.returns.append(await self.thirds.fail_over(fault.target, fault.seconds))
+        elif self.pair is not None:
+            self.returns.append(await self.pair.fail_over(fault.seconds))
+        else:
             raise ChaosError("this Redis has no replica")
-        self.returns.append(await self.pair.fail_over(fault.seconds))
+
+    async def _switch(self, fault: Fault) -> None:
+        if self.thirds is None:
+            raise ChaosError("this Redis is no cluster")
+        self.switches.append(await self.thirds.switch(fault.target))
 
     async def _outage(self, fault: Fault) -> None:
         await self.store.stop()

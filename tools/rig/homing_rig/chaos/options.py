@@ -46,6 +46,8 @@ class ChaosOptions:
     """Further settings of the nodes, HOMING_…"""
     access: bool = False
     """True if the nodes ask for keys, and keep an audit."""
+    up: bool = False
+    """True if one `homing up` is all there is: node, broker and store in one process and one folder."""
     latency_log: Path | None = None
     """The folder in which the nodes leave their latency log, an absolute path; none when None."""
 
@@ -57,6 +59,7 @@ class ChaosOptions:
         words += [f"--{name} {value}" for name, value in given.items() if value is not None]
         words += [] if self.latency_log is None else [f"--latency-log {self.latency_log}"]
         words += ["--access"] if self.access else []
+        words += ["--up"] if self.up else []
         return " ".join([*words, *(["--short"] if self.short else [])])
 
     def __post_init__(self) -> None:
@@ -66,6 +69,8 @@ class ChaosOptions:
         _check("commands", self.commands, 1, 100_000_000)
         _check("nodes", self.nodes, 1, 9)
         _check("rate", self.rate, 1, 10_000)
+        if self.up and (self.access or self.nodes not in (None, 1)):
+            raise ConfigurationError("up: one `homing up` is one node, and asks for no keys here")
         if self.out is not None and self.out.exists() and not self.out.is_dir():
             raise ConfigurationError(f"out: {self.out} is no folder")
 

@@ -25,7 +25,8 @@ correlation = "order"
 result = "state"
 rules = [{ state = "succeeded" }]
 """
-"""For HOMING_PROFILES_DIR. The id in the request is for the record of the rig; the answer does not repeat it."""
+"""A profile for HOMING_PROFILES_DIR. The id in the request is for the record of the rig; the answer does not repeat
+it."""
 
 
 def read_ordered(message: ReceivedMessage) -> Request:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self, cast
 
 HELD_BYTES: Final = 1 << 22
-"""What a connection keeps per direction before it stops reading."""
+"""The bytes that a connection keeps per direction before it stops reading."""
 _RST: Final = struct.pack("ii", 1, 0)
 """SO_LINGER on, for no time: closing sends RST."""
 
@@ -24,9 +24,9 @@ class Direction(Enum):
     """The direction in which a fault works."""
 
     UP = "up"
-    """From the client to the target."""
+    """The direction from the client to the target."""
     DOWN = "down"
-    """From the target to the client."""
+    """The direction from the target to the client."""
     BOTH = "both"
 
 
@@ -198,7 +198,7 @@ class FaultProxy:
         self.accepted = 0
         """Connections taken so far."""
         self.target = (target_host, target_port)
-        """Where connections lead that are made from now on."""
+        """The host and port to which new connections lead."""
         self._address = (host, port)
         self._random = random.Random(seed).random
         self._faults = {Direction.UP: _Faults(), Direction.DOWN: _Faults()}

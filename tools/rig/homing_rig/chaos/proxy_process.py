@@ -19,7 +19,7 @@ from homing_rig.chaos.options import ChaosError
 from homing_rig.programs import environment
 
 _ANSWER_SECONDS: Final = 30.0
-"""Against hanging: the process may be short of a processor."""
+"""A bound against hanging: the process may be short of a processor."""
 _END_SECONDS: Final = 5.0
 
 

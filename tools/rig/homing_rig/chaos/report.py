@@ -23,7 +23,7 @@ INVARIANTS: Final[Mapping[str, str]] = MappingProxyType(
         "F5": "what was not sent, claimed by nobody, or is past its deadline, does not reach a device",
     }
 )
-"""What is judged, under the numbers that docs/failure-modes.md has for it."""
+"""The invariants that are judged, under the numbers that docs/failure-modes.md has for them."""
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {

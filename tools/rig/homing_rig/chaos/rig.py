@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 
 from app.runtime.system import SystemClock
 from homing_rig.chaos.balancers import Choose, RoundRobin
@@ -23,10 +23,11 @@ from homing_rig.chaos.options import SHARE_GROUP, ChaosError, ChaosOptions
 from homing_rig.chaos.ordered import PROFILE
 from homing_rig.chaos.proxy_process import ProxyProcess, RemoteProxy
 from homing_rig.chaos.recorder import Recorder
+from homing_rig.chaos.redis_cluster import RedisThirds, thirds_of
 from homing_rig.chaos.redis_pair import RedisPair
 from homing_rig.chaos.scenario import Form, Scenario
 from homing_rig.chaos.schedule import Fault, Kind
-from homing_rig.chaos.servers import MosquittoProcess, NodeProcess, RedisProcess
+from homing_rig.chaos.servers import MosquittoProcess, NodeProcess, RedisProcess, UpProcess
 from homing_rig.guard import Guard
 from homing_rig.rights import NODE_USER, PASSWORD, RIG_USER
 from homing_simulator.options import device_ids
@@ -39,6 +40,8 @@ ANSWERS_SECONDS: Final = 90.0
 _NOTHING: Final = (404, 409)
 _INVALID: Final = 422
 _AGAIN_SECONDS: Final = 0.2
+_ASK_SECONDS: Final = 300.0
+"""The time in which some node has to answer: more than any fault lasts."""
 READ_TWICE: Final = 1000
 """The number of commands that are read from a second node as well."""
 _MOMENTS: Final = frozenset({Kind.CUT_PUBSUB, Kind.FLUSH, Kind.FORGET_SCRIPTS, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK})
@@ -56,9 +59,11 @@ class Rig:
     redis_service: RedisProcess
     broker: MosquittoProcess
     nodes: dict[str, NodeProcess]
-    redis: Redis
+    redis: Redis | RedisCluster
     session: aiohttp.ClientSession
     nemesis: Nemesis
+    mqtt_port: int
+    """The port of the broker that devices use: that of `broker`, or of the node itself."""
     turns: Choose
     """Every node in turn, whether it lives or not."""
     load: Load
@@ -68,7 +73,7 @@ class Rig:
     phase: str = "starting"
     fleets: list[Fleet] = field(default_factory=list)
     measures: dict[str, float] = field(default_factory=dict)
-    """What the scenario measured, by the names of its figures."""
+    """The measurements of the scenario, by the names of its figures."""
 
     @property
     def alive(self) -> int:
@@ -89,7 +94,7 @@ class Rig:
         """Connect the devices; without a plan they answer after the delay of the form."""
         self.phase = "connecting devices"
         fleet = Fleet(
-            port=self.broker.port,
+            port=self.mqtt_port,
             devices=self.devices,
             plan=plan or between(*self.form.delay),
             recorder=self.recorder,
@@ -147,9 +152,10 @@ class Rig:
     async def ask(self, verb: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Ask any node that answers; what it says, and nothing where it refuses as things stand or knows of nothing.
 
-        What is posted may be repeated, under one key. ChaosError where it is no request.
+        What is posted may be repeated, under one key. ChaosError where it is no request, or no node ever answers.
         """
-        while True:
+        until = asyncio.get_running_loop().time() + _ASK_SECONDS
+        while asyncio.get_running_loop().time() < until:
             _, url = self.turns()
             with suppress(aiohttp.ClientError, OSError, TimeoutError):
                 async with asyncio.timeout(self.form.attempt):
@@ -164,6 +170,7 @@ class Rig:
                             said: dict[str, Any] = await response.json()
                             return said
             await asyncio.sleep(_AGAIN_SECONDS)
+        raise ChaosError(f"{verb} {path}: no node has answered it for {_ASK_SECONDS:g} s")
 
     async def counters(self, name: str) -> dict[str, Mapping[str, Any]]:
         """Return what a node says of itself under /v1/nodes."""
@@ -184,7 +191,9 @@ class Rig:
                 said = await self.counters(name)
                 for counter, value in said["self"]["counters"].items():
                     self.recorder.metric(name, counter, float(value))
-        self.measures["refused_rights"] = len(await self.redis.acl_log())
+        thirds = self.nemesis.thirds
+        refusals = len(await self.redis.acl_log()) if thirds is None else await thirds.refusals()
+        self.measures["refused_rights"] = refusals
         self.measures["tracebacks"] = sum(node.tracebacks for node in self.nodes.values())
         self.measures["kinds_in_vain"] = len(self.nemesis.kinds_in_vain(self.schedule))
         self.recorder.metric("broker", BROKER_DROPPED, self.witness.dropped)
@@ -202,45 +211,36 @@ async def rig_of(
     """Start everything, and stop it at the end."""
     async with AsyncExitStack() as stack:
         profiles = _profiles(folder, scenario)
-        redis_service, broker = (
-            RedisProcess(folder, steps=scenario.steps, fsync=scenario.fsync),
-            MosquittoProcess(folder, profiles),
-        )
-        for service in (redis_service, broker):
-            stack.push_async_callback(service.kill)
-            await service.start()
-        witness = Witness(broker.port)  # before nodes, as they may take long: the broker forgets counts after a minute
+        thirds = await thirds_of(stack, folder) if scenario.cluster else None
+        redis_service, broker = await _services(stack, scenario, folder, profiles, thirds)
+        up = await _up(stack, form, options, folder, profiles) if options.up else None
+        mqtt_port = broker.port if up is None else up.mqtt_port
+        witness = Witness(mqtt_port)  # before nodes, as they may take long: the broker forgets counts after a minute
         stack.push_async_callback(witness.stop)
         await witness.start()
         proxies: dict[str, RemoteProxy] = {}
         ways = await stack.enter_async_context(ProxyProcess(folder / "proxies.log"))
         pair = await _pair(stack, redis_service, folder, ways, proxies) if scenario.replica else None
-        own = redis_service.port if pair is None else proxies["rig"].port
-        redis = Redis(port=own, username=RIG_USER, password=PASSWORD)
+        redis = _client(redis_service if pair is None else proxies["rig"], thirds)
         stack.push_async_callback(redis.aclose)
         guard = await _guard(options, folder)
-        nodes = {}
-        for number in range(1, form.nodes + 1):
+        nodes: dict[str, NodeProcess] = {} if up is None else {"n1": up}
+        for number in range(1, form.nodes + 1) if up is None else ():
             name, port = f"n{number}", redis_service.port
             if scenario.proxies or pair is not None:
                 proxies[name] = await ways.open(port, seed=options.seed)
                 port = proxies[name].port
             asks = {} if guard is None else guard.settings
-            settings = _settings(form, options, port, broker, profiles) | asks
+            url = f"redis://{NODE_USER}:{PASSWORD}@127.0.0.1:{port}/0" if thirds is None else thirds.url
+            settings = _settings(form, options, url, broker, profiles) | asks
             command = _command(scenario, options, number)
             nodes[name] = NodeProcess(name, folder, command, settings, forked=options.forked)
             stack.push_async_callback(nodes[name].kill)
         await asyncio.gather(*(node.start() for node in nodes.values()))
-        session = await stack.enter_async_context(
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=2.0),
-                headers={} if guard is None else {"Authorization": guard.authorization},
-            )
-        )
+        session = await stack.enter_async_context(_session(guard))
         flushing = asyncio.create_task(recorder.keep_flushing())
         stack.callback(flushing.cancel)
-        nemesis = Nemesis(nodes, broker, redis_service, redis, proxies, _noting(recorder), pair)
+        nemesis = Nemesis(nodes, broker, redis_service, redis, proxies, _noting(recorder), pair, thirds)
         turns = RoundRobin([(node.name, node.url) for node in nodes.values()])
         rig = Rig(
             scenario=scenario,
@@ -254,6 +254,7 @@ async def rig_of(
             redis=redis,
             session=session,
             nemesis=nemesis,
+            mqtt_port=mqtt_port,
             turns=turns,
             load=Load(recorder, session, turns, options.seed),
             finals=Finals(recorder, session, _alive(nodes)),
@@ -261,6 +262,42 @@ async def rig_of(
             stack=stack,
         )
         yield rig
+
+
+async def _services(
+    stack: AsyncExitStack, scenario: Scenario, folder: Path, profiles: Path, thirds: RedisThirds | None
+) -> tuple[RedisProcess, MosquittoProcess]:
+    """Start the Redis, or the first of many, and the broker of the scenario."""
+    redis_service = RedisProcess(folder, steps=scenario.steps, fsync=scenario.fsync)
+    if thirds is not None:
+        redis_service = thirds.members[0]
+    broker = MosquittoProcess(folder, profiles)
+    for service in (redis_service, broker):
+        stack.push_async_callback(service.kill)
+        await service.start()
+    return redis_service, broker
+
+
+async def _up(stack: AsyncExitStack, form: Form, options: ChaosOptions, folder: Path, profiles: Path) -> UpProcess:
+    """Start the one `homing up` that is node, broker and store."""
+    up = UpProcess("n1", folder, _settings_of_up(form, options, profiles))
+    stack.push_async_callback(up.kill)
+    await up.start()
+    return up
+
+
+def _session(guard: Guard | None) -> aiohttp.ClientSession:
+    """The HTTP client of all callers, to be closed."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=2.0),
+        headers={} if guard is None else {"Authorization": guard.authorization},
+    )
+
+
+def _client(redis: RedisProcess | RemoteProxy, thirds: RedisThirds | None) -> Redis | RedisCluster:
+    """The connections of the rig itself."""
+    return Redis(port=redis.port, username=RIG_USER, password=PASSWORD) if thirds is None else thirds.client
 
 
 def _profiles(folder: Path, scenario: Scenario) -> Path:
@@ -302,11 +339,11 @@ def _command(scenario: Scenario, options: ChaosOptions, number: int) -> list[str
 
 
 def _settings(
-    form: Form, options: ChaosOptions, redis_port: int, broker: MosquittoProcess, profiles: Path
+    form: Form, options: ChaosOptions, store_url: str, broker: MosquittoProcess, profiles: Path
 ) -> dict[str, str]:
     log = {} if options.latency_log is None else {"HOMING_LATENCY_LOG_DIR": str(options.latency_log)}
     return {
-        "HOMING_STORE_URL": f"redis://{NODE_USER}:{PASSWORD}@127.0.0.1:{redis_port}/0",
+        "HOMING_STORE_URL": store_url,
         "HOMING_MQTT_URL": f"mqtt://127.0.0.1:{broker.port}",
         "HOMING_MQTT_USERNAME": NODE_USER,
         "HOMING_MQTT_PASSWORD": PASSWORD,
@@ -315,16 +352,21 @@ def _settings(
         "HOMING_LOG_FORMAT": "json",
         "HOMING_LATENCY_LOG_INTERVAL": "2s",  # nodes do not live long here
         **log,
-        **{name: _placed(value, profiles.parent, redis_port) for name, value in form.settings.items()},
+        **{name: _placed(value, profiles.parent, store_url) for name, value in form.settings.items()},
         **options.node_settings,
     }
 
 
-def _placed(value: str, folder: Path, redis_port: int) -> str:
+def _settings_of_up(form: Form, options: ChaosOptions, profiles: Path) -> dict[str, str]:
+    """The settings of the form but for those of a Redis, which `homing up` has none of."""
+    own = {name: value for name, value in form.settings.items() if "{redis}" not in value}
+    room = {"HOMING_STORE_RECORDS_BYTES": str(2**29)}  # full forms send in minutes what a box may keep in hours
+    return {"HOMING_PROFILES_DIR": str(profiles), "HOMING_LOG_FORMAT": "json", **room, **own, **options.node_settings}
+
+
+def _placed(value: str, folder: Path, store_url: str) -> str:
     """A setting of a scenario that names the folder of the run, or its Redis."""
-    return value.replace("{folder}", str(folder)).replace(
-        "{redis}", f"redis://{NODE_USER}:{PASSWORD}@127.0.0.1:{redis_port}/0"
-    )
+    return value.replace("{folder}", str(folder)).replace("{redis}", store_url)
 
 
 def _noting(recorder: Recorder) -> Callable[[str, str, str], None]:

@@ -19,13 +19,13 @@ from homing_rig.chaos.options import ChaosOptions
 from homing_rig.chaos.recorder import Recorder
 from homing_rig.chaos.rig import Rig, grace_of, rig_of
 from homing_rig.chaos.scenario import Figure, Form, Scenario
-from homing_rig.chaos.scenarios import find
-from homing_rig.chaos.schedule import Fault, check, read_schedule
+from homing_rig.chaos.scenarios import ON_UP, find
+from homing_rig.chaos.schedule import BROKER, REDIS, Fault, check, read_schedule
 from homing_rig.chaos.servers import require_binary, require_faketime
 
 PROGRESS_SECONDS = 0.25
 SHORT_PATIENCE = 90.0
-"""Of callers in short forms: whether they get an answer counts, and not how soon."""
+"""The patience of callers in short forms: it counts that they get an answer, and not how soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,10 @@ Progress = Callable[[Status], None]
 def prepare(options: ChaosOptions) -> tuple[Scenario, Form, list[Fault]]:
     """The scenario, its size, and its schedule; ConfigurationError when something is unknown or missing."""
     scenario = find(options.scenario)
+    if options.up and scenario.name not in ON_UP:
+        raise ConfigurationError(
+            f"up: {scenario.name} needs several nodes, Redis or Mosquitto; {', '.join(ON_UP)} do not"
+        )
     form = _form(scenario, options)
     for name in ("redis-server", "mosquitto"):
         require_binary(name)
@@ -96,6 +100,8 @@ def prepare(options: ChaosOptions) -> tuple[Scenario, Form, list[Fault]]:
         schedule = sorted(scenario.plan(random.Random(f"{options.seed} {scenario.name}"), form))
         if not schedule and scenario.plan(random.Random(0), scenario.full):
             raise ConfigurationError(f"seconds: {form.seconds or 0:g}; {scenario.name} ends before its first fault")
+    if options.up:  # it has neither, so those faults would meet nobody
+        schedule = [fault for fault in schedule if fault.target not in (BROKER, REDIS)]
     check(
         schedule,
         [f"n{number + 1}" for number in range(form.nodes)],
@@ -103,6 +109,7 @@ def prepare(options: ChaosOptions) -> tuple[Scenario, Form, list[Fault]]:
         steps=scenario.steps,
         replica=scenario.replica,
         drives=scenario.drives,
+        cluster=scenario.cluster,
     )
     return scenario, form, schedule
 
@@ -113,7 +120,7 @@ async def run_scenario(options: ChaosOptions, progress: Progress | None = None) 
     folder = _folder(options, scenario)
     path = folder / "history.jsonl"
     with HistoryWriter(path) as writer:
-        recorder = Recorder(writer)
+        recorder = Recorder(writer, SystemClock())
         recorder.write(header_of(scenario, form, options))
         async with rig_of(scenario, form, options, schedule, recorder, folder) as rig:
             showing = asyncio.create_task(_show(rig, progress)) if progress is not None else None
@@ -159,11 +166,13 @@ def _judged(figure: Figure, value: float | None, *, short: bool) -> Judged:
 
 def _form(scenario: Scenario, options: ChaosOptions) -> Form:
     form = replace(scenario.short, patience=SHORT_PATIENCE) if options.short else scenario.full
+    if options.up:
+        form = replace(form, nodes=1)
     if options.seconds is not None:
         form = replace(form, seconds=options.seconds, commands=None, rate=form.rate or 100.0)
     if options.commands is not None:
         form = replace(form, commands=options.commands)
-    if options.nodes is not None:
+    if options.nodes is not None and not options.up:
         least = max(2, len(scenario.skews), _nodes_named(scenario))
         if options.nodes < least:
             raise ConfigurationError(f"nodes: {options.nodes}; {scenario.name} needs {least} or more")

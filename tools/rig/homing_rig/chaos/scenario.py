@@ -56,14 +56,14 @@ class Form:
     sessions: int = 4
     timeout: float = 10.0
     delay: tuple[float, float] = (0.0, 0.2)
-    """From the command to the answer."""
+    """The shortest and the longest time from the command to the answer, in seconds."""
     patience: float = 30.0
     attempt: float = 15.0
     share_async: float = 0.5
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of the nodes."""
+    """The settings of the nodes."""
     every: float = 5.0
-    """Between two faults."""
+    """The seconds between two faults."""
     down: float = 2.0
     """The time that a fault lasts."""
 
@@ -86,6 +86,8 @@ class Scenario:
     """True if the clock of Redis can be set."""
     replica: bool = False
     """True if Redis has a replica that can take its place; then there are proxies, too."""
+    cluster: bool = False
+    """True if Redis is a cluster of three primaries with a replica each."""
     drives: bool = False
     """True if it has a fleet run, whose driver a fault may be for."""
     lane: str = ""
@@ -93,7 +95,7 @@ class Scenario:
     fsync: str = "everysec"
     """The moment at which Redis writes what it was told: `appendfsync`."""
     skews: Sequence[int] = ()
-    """By how many seconds the wall clocks of the first nodes are wrong."""
+    """The seconds by which the wall clocks of the first nodes are wrong."""
     limits: Mapping[str, float] = field(default_factory=dict)
     """Figures of the checker that may be more here than elsewhere."""
     expects: tuple[str, ...] = ("I1", "I2", "I3", "I4", "I5", "I7", "F5")

@@ -17,6 +17,8 @@ INTAKE: Final = "intake"
 """Whichever node brings events in when the time has come."""
 DRIVER: Final = "driver"
 """Whichever node drives the fleet run of the scenario when the time has come."""
+THIRDS: Final = ("third1", "third2", "third3")
+"""The thirds of the slots of a Redis Cluster, each hit at whichever member is its primary when the time has come."""
 MOST_FAULTS: Final = 1_000_000
 SLOW_MS: Final = 100
 
@@ -45,7 +47,9 @@ class Kind(StrEnum):
     WIPE = "wipe"
     """SIGKILL, and Redis starts without its data after `seconds`."""
     FAIL_OVER = "fail_over"
-    """SIGKILL of the primary Redis, its replica is promoted at once, and the old one follows it after `seconds`."""
+    """SIGKILL of the primary Redis, its replica is promoted, and the old one follows it after `seconds`."""
+    SWITCH = "switch"
+    """A primary of a Redis Cluster and its replica change places: CLUSTER FAILOVER."""
     OUTAGE = "outage"
     """SIGTERM, and Redis starts with its data at once, but later by `seconds` as its clock tells."""
     CLOCK_FORWARD = "clock_forward"
@@ -80,14 +84,19 @@ def targets(
     steps: bool = False,
     replica: bool = False,
     drives: bool = False,
+    cluster: bool = False,
 ) -> list[str]:
     """The targets that can have this fault."""
     named = [*nodes, *([DRIVER] if drives else [])]
+    one_redis = [] if cluster else [REDIS]
     of_redis = {
-        **dict.fromkeys((Kind.CUT_PUBSUB, Kind.FLUSH, Kind.WIPE, Kind.FORGET_SCRIPTS, Kind.FULL), True),
+        **dict.fromkeys((Kind.CUT_PUBSUB, Kind.FLUSH, Kind.WIPE, Kind.FORGET_SCRIPTS, Kind.FULL), not cluster),
         **dict.fromkeys((Kind.OUTAGE, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK), steps),
         Kind.FAIL_OVER: replica,
+        Kind.SWITCH: False,
     }
+    if cluster and kind in (Kind.FAIL_OVER, Kind.SWITCH):
+        return [*THIRDS]
     if kind in of_redis:
         return [REDIS] if of_redis[kind] else []
     match kind:
@@ -98,9 +107,9 @@ def targets(
         case Kind.BLACKHOLE | Kind.SLOW | Kind.TAKE_OVER:
             return named
         case Kind.FREEZE:
-            return [*named, REDIS, INTAKE]
+            return [*named, *one_redis, INTAKE]
         case Kind.KILL:
-            return [*named, BROKER, REDIS, INTAKE]
+            return [*named, BROKER, *one_redis, INTAKE]
         case _:
             return [*nodes, BROKER]
 
@@ -113,10 +122,13 @@ def check(
     steps: bool = False,
     replica: bool = False,
     drives: bool = False,
+    cluster: bool = False,
 ) -> None:
     """ConfigurationError when a fault cannot be injected into such a rig."""
     for fault in schedule:
-        allowed = targets(fault.kind, nodes, proxies=proxies, steps=steps, replica=replica, drives=drives)
+        allowed = targets(
+            fault.kind, nodes, proxies=proxies, steps=steps, replica=replica, drives=drives, cluster=cluster
+        )
         if fault.target not in allowed:
             raise ConfigurationError(
                 f"schedule: {fault.kind} of {fault.target[:32]!a}; allowed: {', '.join(allowed) or 'no target here'}"

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +34,7 @@ from homing_rig.programs import (
 from homing_rig.rights import PASSWORD, RIG_USER, mosquitto_acl, mosquitto_passwords, redis_users
 
 START_SECONDS: Final = 90.0
-"""Against hanging: other programs use the machine as well."""
+"""A bound against hanging: other programs use the machine as well."""
 STOP_SECONDS: Final = 20.0
 """More than a node may take to stop; then it is killed."""
 POLL_SECONDS: Final = 0.05
@@ -315,3 +316,15 @@ class NodeProcess(ServerProcess):
     def _environment(self) -> Mapping[str, str]:
         own = {"HOMING_NODE_ID": self.name, "HOMING_API_HOST": "127.0.0.1", "HOMING_API_PORT": str(self.port)}
         return environment({**self._settings, **own, "PYTHONFAULTHANDLER": "1", "PATH": os.environ.get("PATH", "")})
+
+
+class UpProcess(NodeProcess):
+    """`homing up`: a node with a broker on `mqtt_port`, and everything it keeps in a folder. Nobody needs a key."""
+
+    def __init__(self, name: str, folder: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(name, folder, [], settings)
+        self.mqtt_port: Final = lasting_port()
+
+    def _command(self) -> Sequence[str]:
+        up = [sys.executable, "-m", "app.cli", "up", "--open", "--data", str(self.folder / "data")]
+        return [*up, "--mqtt", f"127.0.0.1:{self.mqtt_port}", "--api", f"127.0.0.1:{self.port}"]

@@ -11,6 +11,7 @@ from typing import Any
 from app.core.commands.command import CommandState
 from homing_rig.chaos.history import Mode
 from homing_rig.chaos.load import Call
+from homing_rig.chaos.recorder import Recorder
 from homing_rig.chaos.rig import GRACE, Rig
 from homing_rig.chaos.scenario import Figure
 
@@ -32,7 +33,7 @@ def measure(rig: Rig) -> None:
     calls, finals = rig.load.calls, rig.finals.commands
     executed = {command_id for fleet in rig.fleets for command_id in fleet.executions}
     states = {command_id: str(said.get("state", "gone")) for command_id, said in finals.items()}
-    overruns = [_overrun(said) for said in finals.values() if said.get("finished_at")]
+    overruns = [_overrun(rig.recorder, said) for said in finals.values() if said.get("finished_at")]
     rig.measures |= {
         "callers": len(calls),
         "callers_failed": sum(call.answer == "unanswered" for call in calls),
@@ -65,9 +66,12 @@ def stands(rig: Rig) -> float:
     return round(longest, 2)
 
 
-def _overrun(said: dict[str, Any]) -> float:
-    finished, deadline = (datetime.fromisoformat(said[name]) for name in ("finished_at", "deadline"))
-    return (finished - deadline).total_seconds()
+def _overrun(recorder: Recorder, said: dict[str, Any]) -> float:
+    """The seconds from the deadline, or from when Redis was back if that was away then, to the outcome."""
+    ended, due = (
+        recorder.instant(datetime.fromisoformat(said[name]).timestamp()) for name in ("finished_at", "deadline")
+    )
+    return ended - recorder.outages.writable(due, GRACE)
 
 
 LOST = Figure("lost", "=", 0, "responses lost that the broker had acknowledged to a device")
@@ -86,7 +90,7 @@ TRACEBACKS = Figure("tracebacks", "=", 0, "records of nodes with a traceback: mi
 PROVOKED = Figure("kinds_in_vain", "=", 0, "kinds of faults in the schedule of which none met anybody")
 
 SOUND = (LOST, WRONG, DUPLICATES, HUNG, UNFINISHED, UNREAD, OVERRUN, NOT_BACK, DIED, REFUSED, TRACEBACKS, PROVOKED)
-"""What holds in every scenario."""
+"""The figures that hold in every scenario."""
 
 NOBODY_WAITS = ("I1", "I2", "I3", "I4", "I7", "F5")
 """Invariants for which a run has evidence although all callers take 202, so that nobody is told an outcome."""

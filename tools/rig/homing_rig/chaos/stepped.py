@@ -15,7 +15,7 @@ _PLACES: Final = ("/usr/lib/*/faketime", "/usr/lib/faketime", "/usr/lib64/faketi
 _NAME: Final = "libfaketime.so.1"
 MISSING: Final = f"{_NAME} is not installed (Debian, Ubuntu: apt-get install {_PACKAGE})"
 _LOOKS_AGAIN: Final = 1
-"""After how many seconds a process notices that its clock was stepped, as long as it does not look each time."""
+"""The seconds after which a process notices that its clock was stepped, as long as it does not look each time."""
 
 
 def library() -> Path | None:

@@ -14,6 +14,7 @@ import aiohttp
 
 from homing_rig.chaos.balancers import Choose
 from homing_rig.chaos.kept_events import Kept
+from homing_rig.chaos.options import ChaosError
 
 POISON_SHARE: Final = 100
 """One in so many events fails whoever touches it."""
@@ -24,6 +25,8 @@ MOST: Final = 16
 WAIT: Final = "2s"
 PATIENCE: Final = aiohttp.ClientTimeout(total=15.0)
 AGAIN_SECONDS: Final = 0.2
+SETTLE_SECONDS: Final = 300.0
+"""The time in which some node has to settle what a worker has done: more than any fault lasts."""
 
 
 def is_poison(topic: str, number: int) -> bool:
@@ -85,6 +88,7 @@ class Workers:
     def __init__(self, session: aiohttp.ClientSession, queue: str, choose: Choose, seed: int) -> None:
         self.book: Final = Book()
         self.deaths = 0
+        self.patience = SETTLE_SECONDS
         self._session = session
         self._path = f"/v1/queues/{queue}"
         self._choose = choose
@@ -93,10 +97,13 @@ class Workers:
         self._mortal = True
 
     async def work(self, count: int) -> None:
-        """Work until `stop`."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(count):
-                group.create_task(self._work(number))
+        """Work until `stop`; ChaosError when no node ever settles what was done."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(count):
+                    group.create_task(self._work(number))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
 
     def spare(self) -> None:
         """Let none of them die any more."""
@@ -129,10 +136,12 @@ class Workers:
             (self.book.says_failed if loan in bad else self.book.says_done)(place)
         good = [loan for loan, _ in places if loan not in bad]
         said = {"done": good, "retry": [{"loan": loan} for loan in sorted(bad)]}
-        told = await self._ask("settle", said)
-        while told is None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.patience
+        while (told := await self._ask("settle", said)) is None:
+            if loop.time() >= until:
+                raise ChaosError(f"{self._path}/settle: no node has answered it for {self.patience:g} s")
             await asyncio.sleep(AGAIN_SECONDS)
-            told = await self._ask("settle", said)
         over = set(told["over"])
         self.book.settled |= {place for loan, place in places if loan not in bad | over}
 
@@ -159,7 +168,7 @@ class Judgement:
     """The faults, as numbers of events."""
 
     lost: int
-    """In the log, neither settled nor a dead letter."""
+    """The events in the log that are neither settled nor dead letters."""
     poison_alive: int
     """Poison that is no dead letter."""
     wrongly_dead: int

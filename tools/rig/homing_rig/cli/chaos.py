@@ -45,6 +45,9 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
     access: Annotated[  # noqa: FBT002 - how typer takes a flag
         bool, typer.Option("--access", help="Make the nodes require keys and keep an audit log.")
     ] = False,
+    up: Annotated[  # noqa: FBT002 - how typer takes a flag
+        bool, typer.Option("--up", help="Run it on one `homing up`, with its own broker and store.")
+    ] = False,
     short: Annotated[  # noqa: FBT002 - how typer takes a flag
         bool, typer.Option("--short", help="Run the short form of the test suite: seconds, not minutes.")
     ] = False,
@@ -78,6 +81,7 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
         schedule=schedule,
         short=short,
         access=access,
+        up=up,
         out=out_folder,
         latency_log=None if latency_log is None else latency_log.absolute(),
     )

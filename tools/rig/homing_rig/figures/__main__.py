@@ -17,7 +17,9 @@ from homing_rig.figures.access_parts import parts
 from homing_rig.figures.audit import audit
 from homing_rig.figures.broker import broker
 from homing_rig.figures.clients import failing, rolling
+from homing_rig.figures.connects import connects
 from homing_rig.figures.console import cost, verdicts
+from homing_rig.figures.event_folder import event_folder
 from homing_rig.figures.fleets import fleets
 from homing_rig.figures.fleets_together import together
 from homing_rig.figures.full_box import full_box
@@ -25,6 +27,7 @@ from homing_rig.figures.held import cost as held_cost
 from homing_rig.figures.held import signs, stored
 from homing_rig.figures.held_peers import peers as held_peers
 from homing_rig.figures.herd import herd
+from homing_rig.figures.kept_bytes import kept_bytes
 from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
 from homing_rig.figures.limits import limits
 from homing_rig.figures.logins import logins
@@ -56,6 +59,8 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "access-parts": parts,
     "audit": audit,
     "broker": broker,
+    "connects": connects,
+    "event-folder": event_folder,
     "fleets": fleets,
     "fleets-together": together,
     "full-box": full_box,
@@ -64,6 +69,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "held-peers": held_peers,
     "held-signs": signs,
     "held-stored": stored,
+    "kept-bytes": kept_bytes,
     "limits": limits,
     "logins": logins,
     "tokens": tokens,
@@ -91,7 +97,7 @@ MEASUREMENTS: Final[dict[str, Measurement]] = {
     "webhook-lanes": lanes,
     "webhook-waiting": waiting,
 }
-"""By the name under which each is asked for."""
+"""The measurements, by the name under which each is asked for."""
 
 
 def verb(measure: Measurement) -> Callable[..., None]:

@@ -30,7 +30,7 @@ from homing_rig.figures.kit import Findings
 from homing_rig.guard import Guard
 
 COMMANDS = 1_000
-"""Of one round: what a busy node has in half a second."""
+"""The commands of one round, as many as a busy node has in half a second."""
 QUESTIONS = 200
 
 

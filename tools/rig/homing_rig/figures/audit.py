@@ -36,7 +36,7 @@ class Record:
     """The audit's record of commands."""
 
     commands: Counter[str] = field(default_factory=Counter)
-    """By command, how often it is on record."""
+    """The times that each command is on record."""
     ended: Counter[str] = field(default_factory=Counter)
     unordered: int = 0
     """Facts behind a later one of their writer."""
@@ -63,11 +63,11 @@ class Run:
     """The commands that were accepted, and when nodes were killed."""
 
     accepted: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """By command, the node and the time of its answer."""
+    """The node and the time of the answer to each command."""
     failed: Counter[str] = field(default_factory=Counter)
     kills: list[tuple[str, float]] = field(default_factory=list)
     late: Counter[str] = field(default_factory=Counter)
-    """By node, how often it did not answer in time after a start, and was started again."""
+    """The times that each node did not answer soon enough after a start, and was started again."""
 
     async def send(self, calls: Calls, cluster: Cluster, number: int) -> None:
         """Send a command to the nodes in turn."""

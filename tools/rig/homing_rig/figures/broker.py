@@ -67,13 +67,20 @@ class PlainClient:
         self._ahead: list[Packet] = []
 
     @classmethod
-    async def connect(cls, port: int, client_id: str, *, expiry: int = 0, clean: bool = True) -> PlainClient:
-        """A client that the broker has accepted; its session, a new one if `clean`, lives for so many seconds."""
+    async def connect(
+        cls, port: int, client_id: str, *, expiry: int = 0, clean: bool = True, key: str | None = None
+    ) -> PlainClient:
+        """A client that the broker has accepted; its session, a new one if `clean`, lives for so many seconds.
+
+        With a `key` it is the device of its client id.
+        """
         client = cls(*await asyncio.open_connection("127.0.0.1", port))
         said = Properties({Property.SESSION_EXPIRY_INTERVAL: expiry, Property.RECEIVE_MAXIMUM: 1024})
-        client.write(Connect(V5, client_id, clean_start=clean, properties=said))
+        user, password = (None, None) if key is None else (client_id, key.encode())
+        client.write(Connect(V5, client_id, clean_start=clean, user_name=user, password=password, properties=said))
         answer, *client._ahead = await client.read()
         if not isinstance(answer, Connack) or answer.reason is not ReasonCode.SUCCESS:
+            client.close()
             raise FigureError(f"the broker refused a client: {answer}")
         return client
 

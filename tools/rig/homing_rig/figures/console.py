@@ -32,7 +32,7 @@ EVERY: Final = 6.0
 DRAWN: Final = 0.25
 """Seconds after which a page draws what a stream has told, at most."""
 OVERVIEWS: Final = "/v1/overview/events"
-"""Where a page follows the overview, which is all that it asks while nobody touches it."""
+"""The path at which a page follows the overview, which is all that it asks while nobody touches it."""
 ON_SCREEN: Final = 15.0
 FULL: Final = 20
 """The bound of open commands of a node that is to be filled."""

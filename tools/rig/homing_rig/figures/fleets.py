@@ -45,7 +45,7 @@ MUTE, REFUSES = 5, 5
 AT_A_TIME: Final = 64
 LOOK_SECONDS: Final = 0.1
 STANDS_SECONDS: Final = 2.0
-"""For so long it is looked whether a run that a rule has stopped hands anything out."""
+"""The time for which the measurement looks whether a run that a rule has stopped hands anything out."""
 TELL_SECONDS: Final = 5.0
 DEVICES: Final = "devices"
 

@@ -23,7 +23,7 @@ class Spec:
     rate: float
     seconds: float
     connections: int = 48
-    """To each port."""
+    """The connections to each port."""
 
 
 @dataclass

@@ -39,7 +39,7 @@ AT_A_TIME: Final = 64
 EACH: Final = 50
 """The commands that are held for each device."""
 SETTLE_SECONDS: Final = 30.0
-"""For so long nodes look more often for devices that they have just learned of."""
+"""The time for which nodes look more often for devices that they have just learned of."""
 GONE_SECONDS: Final = 300.0
 _SETTINGS: Final = {"HOMING_PROFILE": "homing"}
 

@@ -27,13 +27,14 @@ from homing_rig.services import MosquittoProcess, RedisProcess
 
 LAPSE_SECONDS: Final = 5
 CANCELLED, LAPSED = range(2)
-"""Of ten commands one is cancelled while its device is away, and one is of use for LAPSE_SECONDS only."""
+"""The places of two commands among ten: one is cancelled while its device is away, and one is of use for LAPSE_SECONDS
+only."""
 HELLO: Final = b'{"id": "hello", "status": "ok"}'
 AT_A_TIME: Final = 64
 TAKES_SECONDS: Final = 0.1
-"""From a command of a roll-out to the answer of its device."""
+"""The time from a command of a roll-out to the answer of its device."""
 QUIET_SECONDS: Final = 2.0
-"""When nothing has come for so long, nothing more comes."""
+"""The silence after which nothing more comes, in seconds."""
 
 
 class _Devices:

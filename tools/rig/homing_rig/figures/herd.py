@@ -56,7 +56,7 @@ SLACK: Final = 0.8
 """A message may be late, and the next one not: so much of a pace lies between two commands as their device has them."""
 TELL_SECONDS: Final = 5.0
 BATCH_SECONDS: Final = 0.01
-"""Between two groups of devices that say something."""
+"""The time between two groups of devices that say something."""
 
 
 @dataclass

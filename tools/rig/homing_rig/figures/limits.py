@@ -26,7 +26,7 @@ SPREAD: Final = (7, 2, 1)
 OTHERS: Final = 30
 """Commands a second of a caller without a limit."""
 FROM: Final = 3
-"""From this second on the shares have to follow."""
+"""The second from which on the shares have to follow."""
 MULTIPLES: Final = (3, 20)
 """The multiple of the limit that is offered."""
 

@@ -36,7 +36,7 @@ VERBS: Final[Sequence[tuple[str, str, object]]] = (
     ("PUT", "/v1/devices/dock-1", {"profile": "dji"}),
     ("POST", "/v1/keys", {}),
 )
-"""Of access: those that need the directory itself."""
+"""The verbs of access that need the directory itself."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Load:
     cluster: Cluster
     key: Key
     accepted: Counter[str] = field(default_factory=Counter)
-    """By command, how often."""
+    """The times that each command was accepted."""
     refused: int = 0
 
     @asynccontextmanager

@@ -9,17 +9,14 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Annotated, Final
 
-from redis.crc import key_slot
 from typer import Option
 
-from app.core import keys
 from app.core.errors import StoreUnavailableError
-from app.core.identifiers import partition_of
 from app.runtime.system import SystemClock, new_secret, new_wake_key
 from app.store.redis.commands.store import RedisStateStore
 from homing_rig.figures.kit import Findings, p99
 from homing_rig.figures.primaries import DEVICES, send_and_answer
-from homing_rig.redis_members import PRIMARIES, SLOTS, MemberRedis, members_url, three_primaries
+from homing_rig.redis_members import MemberRedis, members_url, third_of, three_primaries
 from homing_rig.statistics import median
 
 OTHERS_AIM: Final = 1.5
@@ -31,9 +28,9 @@ class CommandTimes:
     """The milliseconds that commands took, from the moment in which each was due."""
 
     others: list[float] = field(default_factory=list)
-    """Those of devices at the primaries that stay."""
+    """The times for devices at the primaries that stay."""
     refused: list[float] = field(default_factory=list)
-    """Those of devices at the one that goes, which were told that the store is away."""
+    """The times for devices at the primary that goes, whose callers were told that the store is away."""
     lost: Counter[str] = field(default_factory=Counter)
     """The number of commands of the others that were refused, by why."""
 
@@ -65,7 +62,7 @@ async def primary_away(
 
 async def _round(members: Sequence[MemberRedis], rate: float, seconds: float) -> tuple[CommandTimes, CommandTimes]:
     for one in members:
-        await asyncio.to_thread(one.ask, "CONFIG SET", "cluster-require-full-coverage", "no")
+        await asyncio.to_thread(one.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
     store = RedisStateStore(
         members_url(members), clock=SystemClock(), counters=Counter(), wake_key=new_wake_key(), new_secret=new_secret
     )
@@ -91,7 +88,7 @@ async def _load(store: RedisStateStore, rate: float, seconds: float) -> CommandT
 
 
 async def _send(store: RedisStateStore, device: int, due: float, taken: CommandTimes) -> None:
-    others = _place_of(device) != 0
+    others = third_of(f"dock-{device}") != 0
     try:
         await send_and_answer(store, device)
     except StoreUnavailableError as error:
@@ -102,8 +99,3 @@ async def _send(store: RedisStateStore, device: int, due: float, taken: CommandT
         return
     if others:
         taken.others.append((perf_counter() - due) * 1000)
-
-
-def _place_of(device: int) -> int:
-    """Return which of the primaries has a device."""
-    return key_slot(keys.due(partition_of(f"dock-{device}")).encode()) * PRIMARIES // SLOTS

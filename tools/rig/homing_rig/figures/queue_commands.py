@@ -21,7 +21,7 @@ from homing_rig.turns import in_turns
 PREFETCH: Final = 128
 DEVICES: Final = 50
 WARM_SECONDS: Final = 5.0
-"""For how long commands are sent before anything is measured."""
+"""The time for which commands are sent before anything is measured."""
 LEAD_SECONDS: Final = 3.0
 """The part of each turn that is left out: a queue begins with as much as its consumers take at once, in one burst."""
 TIMEOUT: Final = "30s"

@@ -22,7 +22,7 @@ from homing_rig.figures.kit import Findings
 from homing_rig.services import RedisProcess
 
 SIZES: Final = (10, 100, 990)
-"""So many queues are there already; the last one leaves room below the bound of 1,000."""
+"""The numbers of queues that are there already; the last one leaves room below the bound of 1,000."""
 ROUTES: Final = 10
 DATABASE: Final = "events"
 

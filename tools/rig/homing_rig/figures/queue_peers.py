@@ -24,7 +24,7 @@ from homing_rig.turns import in_turns
 BATCH: Final = 128
 """Events that are fetched at once, or are on their way to a consumer that has not acknowledged them."""
 FETCH_SECONDS: Final = 5
-"""For how long a fetch of JetStream waits until it has a whole batch; delays are measured with batches of one."""
+"""The time for which a fetch of JetStream waits until it has a whole batch; delays are measured with batches of one."""
 OWN: Final = "queue"
 _SUBJECT: Final = "site"
 _STREAM: Final = "bench"

@@ -29,11 +29,11 @@ from homing_rig.turns import in_turns
 CONSUMERS: Final = 10
 DEVICES: Final = 500
 BYTES: Final = 200
-"""Of an event."""
+"""The size of an event."""
 PAGE: Final = 500
 """Events that are published by one call."""
 IDLE_SECONDS: Final = 8.0
-"""For how long nodes are left alone, twice: until nothing is to be done, and to see what they spend then."""
+"""The time for which nodes are left alone, twice: until nothing is to be done, and to see what they spend then."""
 STREAM: Final = "queue"
 GROUP: Final = "workers"
 SIDES: Final = ("128", "16", "128 in the order of devices", "group 128", "group 16")

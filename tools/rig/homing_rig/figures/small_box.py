@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Annotated, Final
 
 import psutil  # type: ignore[import-untyped] # it comes without types
@@ -17,6 +19,10 @@ from homing_rig.figures.kit import FigureError, Findings
 MIB: Final = 2**20
 SETTLE_SECONDS: Final = 6.0
 """The time for which a node that is ready may go on loading what it needs."""
+MOST_OF_BOX: Final = 4_000
+"""Connections that a node of 512 MiB may have."""
+SPARE: Final = 100
+"""Connections and files beside those that say nothing."""
 
 
 async def small_box(
@@ -33,17 +39,30 @@ async def small_box(
         await _idle(findings, box, "first start", seconds)
         await asyncio.to_thread(box.restart)
         await _idle(findings, box, "second start", seconds)
-    with SmallBox(within=within) as box:
+    open_files(connections + SPARE)
+    room = [f"HOMING_BROKER_MAX_{one}={max(MOST_OF_BOX, connections + SPARE)}" for one in ("CONNECTIONS", "SESSIONS")]
+    with SmallBox(within=(*within, "env", *room)) as box:
         await _idle(findings, box, "without access (--open)", seconds)
-        before = resident(box)
+        before, began = resident(box), perf_counter()
         clients = [await PlainClient.connect(box.mqtt_port, f"idle-{number}") for number in range(connections)]
+        findings.figure("connections begun a second, one by one", len(clients) / (perf_counter() - began), "")
         findings.figure("memory of one connection", (resident(box) - before) * 1024 / len(clients), " KiB")
+        await _idle(findings, box, f"with {connections:,} connections", seconds)
         for one in clients:
             one.close()
         cost, rate = await one_turn(box.mqtt_port, box.pid, seconds)
         findings.figure("messages of QoS 1 a second, kept", rate, "/s")
         findings.figure("CPU per message", cost, " µs")
         findings.figure("memory after them", resident(box), " MiB", most=memory)
+
+
+def open_files(wanted: int) -> None:
+    """Let this process open as many; FigureError where the system does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != hard < wanted:
+        raise FigureError(f"{wanted} files must be open at once, and the system allows {hard}")
+    if resource.RLIM_INFINITY != soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _within(memory: int) -> Sequence[str]:

@@ -17,7 +17,7 @@ from homing_rig.harness import Caller, Cluster, Json, cluster_of
 from homing_rig.services import MosquittoProcess, RedisProcess
 
 ALL: Final = "/v1/commands/events"
-"""Where the events of all commands are read."""
+"""The path at which the events of all commands are read."""
 REPORTS: Final = 20
 """The number that a device makes of each command."""
 

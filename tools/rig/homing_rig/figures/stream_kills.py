@@ -23,7 +23,7 @@ from homing_rig.harness import Caller, Cluster, Device, Json, caller, devices
 REPORT_EVERY: Final = 0.03
 """Seconds."""
 LOST: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
-"""What becomes of calls whose node dies."""
+"""The errors of calls whose node dies."""
 
 
 @dataclass

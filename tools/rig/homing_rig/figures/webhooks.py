@@ -35,7 +35,7 @@ GOOD: Final = 3
 RATE: Final = 25
 """Commands a second."""
 BODY: Final = b'{"type":"command.succeeded","data":{"sequence":1,"command":"%s"}}' % (b"x" * 700)
-"""As large as that of an outcome."""
+"""A body as large as that of an outcome."""
 
 
 @asynccontextmanager

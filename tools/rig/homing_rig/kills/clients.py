@@ -42,9 +42,9 @@ class LastingClient:
     def __init__(self, client_id: str, port: int, filters: tuple[str, ...] = (), will_topic: str = "") -> None:
         self.client_id: Final = client_id
         self.got: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """By topic: how often each number has come."""
+        """The times that each number has come, by topic."""
         self.promised: defaultdict[str, set[int]] = defaultdict(set)
-        """By topic: the numbers of QoS 1 and 2 that the broker has acknowledged."""
+        """The numbers of QoS 1 and 2 that the broker has acknowledged, by topic."""
         self.tried = 0
         """The number of the last connection that was asked for."""
         self.accepted: list[int] = []

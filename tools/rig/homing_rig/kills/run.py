@@ -47,7 +47,7 @@ class KillsResult:
 
     kills: int = 0
     said: Counter[int] = field(default_factory=Counter)
-    """By QoS."""
+    """The number of messages that were said, by QoS."""
     promised: int = 0
     delivered: int = 0
     again: int = 0

@@ -109,7 +109,7 @@ class Quirks:
     shares_forgotten: bool = True
     """After a restart sessions are there, but their shared subscriptions are not."""
     receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = 20
-    """What the broker takes from a client before it has acknowledged."""
+    """The messages that the broker takes from a client before it has acknowledged them."""
     turns: ShareTurns = ShareTurns.ROUND
 
 
@@ -124,7 +124,7 @@ class SimBroker:
         self._loop = loop
         self._sessions: dict[str, _Session] = {}
         self._routes: dict[str, _Route] = {}
-        """By topic, until a session or a subscription comes or goes."""
+        """The routes by topic, until a session or a subscription comes or goes."""
         self._turns: dict[str, int] = {}
         self._numbers = count(1)
         self._chance = chance

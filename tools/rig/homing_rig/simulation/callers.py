@@ -36,9 +36,11 @@ from homing_simulator.families import ECHO
 
 DEVICE: Final = r"device-\d{1,6}"
 """The ids of devices, as a pattern."""
+CALLER: Final = r"caller-\d{1,6}"
+"""The names of callers that publish events, as a pattern."""
 RETRY_PAUSE: Final = (0.05, 0.25)
 PROBE: Final = "probe"
-"""What the nonces begin with to which devices answer at once."""
+"""The beginning of the nonces to which devices answer at once."""
 PROBE_SECONDS: Final = 20.0
 """A device finds out in that time that its connection is half open, and comes back."""
 TOLD_SECONDS: Final = 2.0
@@ -66,6 +68,8 @@ class Wish:
     """The instant at which somebody cancels it, after it was accepted."""
     repeatable: bool = False
     """True if a survivor may send it again when its node has died."""
+    hold: Annotated[float, Field(ge=0.1, le=600)] | None = None
+    """The time for which it may wait for its device; None if it is sent at once."""
 
 
 class Callers:
@@ -90,6 +94,10 @@ class Callers:
             self.open += 1
             self._loop.call_at(wish.at, self._begin, wish, context=self.lane.context)
 
+    def any_node(self) -> SimNode:
+        """One of the nodes, whether it runs or not."""
+        return self._chance.choice(self._nodes)
+
     async def read_all(self, command_ids: Sequence[str]) -> None:
         """Note what nodes say of each in the end; each node is asked once, for its share."""
         shares: dict[str, list[str]] = {node.node_id: [] for node in self._nodes if node.running}
@@ -97,7 +105,7 @@ class Callers:
             shares[self._chance.choice([*shares])].append(command_id)
         for node in self._nodes:
             if share := shares.get(node.node_id):
-                told = await self._ask(node, partial(node.read, share), 5.0)
+                told = await self.ask(node, partial(node.read, share), 5.0)
                 self._note(node, zip(share, told.found or repeat(None), strict=False))
 
     def _note(self, node: SimNode, found: Iterable[tuple[str, Command | None]]) -> None:
@@ -155,6 +163,7 @@ class Callers:
             timeout=timedelta(seconds=wish.timeout),
             profile="homing",
             idempotency_key=key,
+            hold=None if wish.hold is None else timedelta(seconds=wish.hold),
         )
         invoke = Invoke(
             at=self._loop.time(),
@@ -163,13 +172,14 @@ class Callers:
             node=node.node_id,
             kind=OperationKind.COMMAND,
             timeout=wish.timeout,
+            hold=wish.hold or 0.0,
             device=wish.device,
             nonce=nonce,
             key=key,
             mode=Mode.SYNC if wish.waits else Mode.ASYNC,
         )
         work = partial(node.send, request, waits=wish.waits)
-        return await self._operation(invoke, node, work, wish.timeout + 1.0)
+        return await self._operation(invoke, node, work, wish.timeout + (wish.hold or 0.0) + 1.0)
 
     async def _cancel(self, command_id: str, wish: Wish) -> None:
         node = self._chance.choice(self._nodes)
@@ -193,7 +203,7 @@ class Callers:
         kind: type[Ok | Fail | Unknown] = Unknown
         reason: str | None
         try:
-            told = await self._ask(node, work, seconds)
+            told = await self.ask(node, work, seconds)
             kind, reason = _kind(told, invoke.kind), told.slug or None
         except ConnectionRefusedError:
             kind, reason = Fail, "refused"
@@ -214,7 +224,8 @@ class Callers:
         self._recording.write(kind(at=now, op=invoke.op, latency=now - invoke.at, reason=reason, **facts))
         return told
 
-    async def _ask(self, node: SimNode, work: Callable[..., Coroutine[Any, Any, Told]], seconds: float) -> Told:
+    async def ask(self, node: SimNode, work: Callable[..., Coroutine[Any, Any, Told]], seconds: float) -> Told:
+        """The reply of a node to one request; ConnectionError, or TimeoutError after so many seconds."""
         way = self._ways[node.node_id]
         reply: asyncio.Future[Told] = self._loop.create_future()
         serving: list[asyncio.Task[None]] = []
@@ -261,6 +272,7 @@ def _facts(command: Command) -> dict[str, Any]:
     return {
         "state": command.state.value,
         "result_nonce": _echo(command.result),
+        "claims": None if command.hold is None else command.hold.claims,
         "late": late is not None,
         "late_nonce": None if late is None else _echo(orjson.dumps(orjson.loads(late).get("result"))),
         "overrun": None

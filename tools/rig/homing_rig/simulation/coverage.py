@@ -46,7 +46,7 @@ class Census:
         self._asked: dict[int, Invoke] = {}
         self._stages: dict[str, Stage] = {}
         self._nonces: dict[str, str] = {}
-        """By the id of the command."""
+        """The nonces, by the id of the command."""
 
     def take(self, event: Event) -> None:
         """Learn from the next event of the history."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Final
 
+import orjson
+
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication, Receipt
-from app.mqtt.base import InboundDelivery, Subscription
+from app.mqtt.base import InboundDelivery, Puback, Subscription
 from homing_rig.chaos.history import AnswerAcked, Answered, Executed
 from homing_rig.simulation.broker import SimBroker
 from homing_rig.simulation.callers import PROBE
@@ -23,6 +26,10 @@ from homing_simulator.families import ECHO, FAMILIES, Request
 
 RESEND_SECONDS: Final = 0.5
 GIVE_UP_SECONDS: Final = 10.0
+SPEAKS_SECONDS: Final = 0.5
+"""After so long a device that has come says its first word."""
+NOBODYS_ID: Final = f"000-{'0' * 26}"
+"""The id of a command that nobody has sent."""
 _HOMING: Final = FAMILIES["homing"]
 
 
@@ -53,11 +60,27 @@ class SimDevice:
             SimMqttClient, loop, broker, way, device_id, Counter(), make_chance(device_id), receive_maximum=20
         )
 
-    def start(self) -> None:
-        """Connect."""
+    def start(self, *, late: bool = False) -> None:
+        """Connect; `late`, and say something that is no answer, so that it is known to be there."""
+        if late:
+            self._loop.call_later(SPEAKS_SECONDS, self._speak, context=self.lane.context)
         topics = [Subscription(one) for one in _HOMING.command_topics(self.device_id)]
         work = self._client.start(topics, self._receive)
         _begun = self._loop.create_task(work, context=self.lane.context.copy())
+
+    def _speak(self) -> None:
+        word = orjson.dumps({"id": NOBODYS_ID, "status": "succeeded", "result": {}})
+        with suppress(BrokerUnavailableError):
+            _nobody_waits = self._client.publish(Publication(f"homing/{self.device_id}/response", word))
+
+    @property
+    def connected(self) -> bool:
+        """True if it is connected, as far as it knows."""
+        return self._client.connected
+
+    def publish(self, publication: Publication) -> Puback:
+        """As `MqttClient.publish`."""
+        return self._client.publish(publication)
 
     def _receive(self, delivery: InboundDelivery) -> None:
         request = _HOMING.read(delivery.message)

@@ -18,7 +18,7 @@ from typing import NoReturn
 from homing_rig.simulation.loop import SimulatorError
 
 EPOCH = 1_700_000_000.0
-"""What virtual second 0 is on every wall clock, in seconds since 1970."""
+"""The time of virtual second 0 on every wall clock, in seconds since 1970."""
 
 
 @contextmanager

@@ -21,7 +21,7 @@ _Ts = TypeVarTuple("_Ts")
 _T = TypeVar("_T")
 
 MOST_STEPS: Final = 200_000
-"""So many steps while no time passes are no work but a spin."""
+"""The steps without time passing after which they are no work but a spin."""
 KEPT_TASKS: Final = 256
 """A lane forgets tasks that have ended when it has so many more than the last time."""
 
@@ -39,10 +39,11 @@ class Lane:
         self.name: Final = name
         self.ready: deque[asyncio.Handle] = deque()
         self.tasks: list[asyncio.Task[Any]] = []
-        """Also those of a dead lane: when the last reference to one goes, Python runs its `finally`."""
+        """The tasks of the lane, even when it is dead: when the last reference to one goes, Python runs its
+        `finally`."""
         self.dead = False
         self.held = 0
-        """By how many pauses."""
+        """The number of pauses that hold the lane."""
         self.queued = False
         self._kept = KEPT_TASKS
         self.context: Final = copy_context()
@@ -127,7 +128,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.now = 0.0
         """Virtual seconds since the loop was made."""
         self.world: Final = Lane("world")
-        """What belongs to no process: the plan of faults, and who judges."""
+        """The lane of things that belong to no process: the plan of faults, and the judge."""
         self._chance = chance
         self._runnable: list[Lane] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Lane]] = []

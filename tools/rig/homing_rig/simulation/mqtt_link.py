@@ -81,7 +81,7 @@ class SimLink:
             elif subscriptions:
                 await self._asked(self._broker.subscribe, guest, tuple(subscriptions))
         if self._will is not None:
-            self._send(Publication(self._will.topic, self._will.back, qos=0), Puback())
+            self._send(Publication(self._will.topic, self._will.back), Puback())
 
     async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """UNSUBSCRIBE and wait for UNSUBACK."""
@@ -110,6 +110,8 @@ class SimLink:
 
     def publish(self, publication: Publication) -> Puback:
         """As `MqttClient.publish`."""
+        if self.ended.done():
+            raise BrokerUnavailableError(f"not connected to the MQTT broker: {self.ended.result()}")
         if len(self._unconfirmed) + len(self._unsent) >= SEND_WINDOW:
             raise BrokerUnavailableError("too many messages wait for the MQTT broker already")
         future = Puback()
@@ -190,7 +192,7 @@ class SimLink:
         here = Side(copy_context(), lambda: self.end("the broker closed the connection"), KEEPALIVE)
         there = Side(self._broker.lane.context, gone, 1.5 * KEEPALIVE)
         self.connection = Connection(self._loop, self._way, here, there)
-        will = None if self._will is None else ReceivedMessage(self._will.topic, self._will.payload, qos=0)
+        will = None if self._will is None else ReceivedMessage(self._will.topic, self._will.payload, qos=1)
         self._guest = guest = Guest(self._client_id, self, self.connection, will, self._receive_maximum)
         return guest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from random import Random
@@ -65,15 +66,17 @@ class Side(NamedTuple):
 class _Way:
     """One direction: in order, and nothing arrives after its end."""
 
-    __slots__ = ("_context", "_last", "_link", "_loop", "ends", "vanishes")
+    __slots__ = ("_context", "_last", "_link", "_loop", "_under_way", "ends", "vanishes")
 
     def __init__(self, loop: SimLoop, link: Link, context: Context) -> None:
         self._loop = loop
         self._link = link
         self._context = context
         self._last = 0.0
+        self._under_way: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        """In the order in which it was sent: timers of one instant come in any order on a loop of asyncio."""
         self.ends = float("inf")
-        """What would arrive later than that is lost."""
+        """The instant after which arrivals are lost."""
         self.vanishes = False
 
     def send(self, take: Callable[..., object], *arguments: Any) -> None:
@@ -81,9 +84,11 @@ class _Way:
             return
         self._last = at = max(self._loop.time() + self._link.delay(), self._last)
         if at <= self.ends:
-            self._loop.call_at(at, self._arrive, take, arguments, context=self._context)
+            self._under_way.append((take, arguments))
+            self._loop.call_at(at, self._arrive, context=self._context)
 
-    def _arrive(self, take: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    def _arrive(self) -> None:
+        take, arguments = self._under_way.popleft()
         if self._loop.time() <= self.ends:
             take(*arguments)
 

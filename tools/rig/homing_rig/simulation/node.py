@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,8 +14,8 @@ from typing import Any, Final
 from app.api.hot import SWEEP_GRACE
 from app.api.problems import BY_ERROR, INTERNAL, NO_OUTCOME, NOT_SENT, TIMED_OUT, UNSENT_BY_CODE
 from app.api.representation import command_json
-from app.cluster.adopter import NOBODY
-from app.command_plane.observed import open_observers
+from app.cluster.adopter import OnNodeDeath
+from app.command_plane.observed import event_spans, open_observers
 from app.command_plane.plane import CommandPlane, open_commands
 from app.command_plane.way_out import CommandSurroundings
 from app.commands.send.registrar import CommandRequest
@@ -25,17 +25,24 @@ from app.core.cluster.charter import Charter
 from app.core.cluster.wakekey import WakeKey
 from app.core.commands.command import Command, CommandState
 from app.core.errors import CommandFinishedError, HomingError
+from app.core.events.batches import call_of
+from app.core.events.event import Entry, Event
+from app.events.gate import call_budget
+from app.events.known import KnownFromEvents
+from app.events.plane import EventPlane, needed, open_event_plane
 from app.kernel import Adapters, Kernel, Languages, open_kernel
 from app.membership import open_canary, open_membership
 from app.node import Node, NodeState
-from app.plane import services_of
+from app.plane import HasPlane, services_of
 from app.replies.finder import no_events
 from app.replies.plane import open_replies
 from app.runtime.services import Services
 from app.settings import Settings
+from app.store.engine import EventEngine
 from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 from homing_rig.simulation.broker import SimBroker
 from homing_rig.simulation.cluster import SimCluster
+from homing_rig.simulation.event_store import EventHost, open_engine
 from homing_rig.simulation.guards import EPOCH
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.mqtt import SimMqttClient, SimRollCall, SimSessionDrain
@@ -79,6 +86,10 @@ class Told:
     replayed: bool = False
     found: Sequence[Command | None] = ()
     """The commands that were read; None for those that are gone."""
+    events: Sequence[Event] = ()
+    """A page of events, where its reader has come with it, and whether there is more."""
+    cursor: str | None = None
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,8 @@ class Surroundings:
     to_callers: Link
     receiver: Receiver | None = None
     """None where nobody has webhooks."""
+    events: EventHost | None = None
+    """None where nobody keeps events."""
 
     @property
     def links(self) -> tuple[Link, Link, Link]:
@@ -107,6 +120,7 @@ class _Life:
     lane: Lane
     kernel: Kernel
     commands: CommandPlane
+    events: EventPlane | None
     node: Node
 
 
@@ -122,7 +136,7 @@ class SimNode:
     receive_maximum: int
     counters: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-    """What ended a part that must run."""
+    """The errors that ended a part that must run."""
     lanes: list[Lane] = field(default_factory=list)
     starts: int = 0
     _life: _Life | None = None
@@ -210,11 +224,14 @@ class SimNode:
     async def send(self, request: CommandRequest, life: _Life, *, waits: bool) -> Told:
         """POST: as app/api/hot.py does it, without bytes."""
         life.node.admit()
-        invocation = await life.commands.invoker.invoke(request, park=waits)
+        if request.hold is None:
+            invocation = await life.commands.invoker.invoke(request, park=waits)
+        else:
+            invocation = await life.commands.holder.invoke(request, None, park=waits)
         command, replayed = invocation.command, invocation.replayed
         if waits and not command.state.final:
             store, cluster = self.settings.store, self.settings.cluster
-            budget = request.timeout + store.budget + 2 * cluster.sweep_interval + SWEEP_GRACE
+            budget = request.timeout + store.budget + 2 * cluster.sweep_interval + SWEEP_GRACE + request.longest_hold()
             command = await invocation.wait(budget)
         if not command.state.final:
             slug = NO_OUTCOME.slug if waits else ""
@@ -240,6 +257,22 @@ class SimNode:
             raise CommandFinishedError(command_id, finished.outcome.state)
         return Told(200, "", await life.kernel.store.read(command_id), command_id)
 
+    @staticmethod
+    async def publish(database: str, entry: Entry, key: str, life: _Life) -> Told:
+        """POST of an event, as app/api/v1/events.py does it."""
+        call = call_of("", key, database, [entry])
+        await needed(life.events).publisher.publish(database, [entry], call)
+        return Told(200)
+
+    @staticmethod
+    async def follow(database: str, cursor: str | None, limit: int, life: _Life) -> Told:
+        """GET of a page of events, as app/api/v1/events.py does it."""
+        reader = needed(life.events).reader
+        scope, begin = reader.start(reader.scope(database, "#"), cursor, None)
+        async with call_budget():
+            page = await reader.page(scope.databases, "#", begin, limit)
+        return Told(200, events=page.events, cursor=reader.text(page.cursor, scope), more=page.more)
+
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.around.loop.create_task(work, context=self.life.lane.context.copy())
         task.add_done_callback(self._ended, context=copy_context())
@@ -249,10 +282,12 @@ class SimNode:
             self._failed(error)
 
     def _compose(self, lane: Lane) -> _Life:
-        """As app/main.py does it, without what is switched off: access, audit, events."""
+        """As app/main.py does it, without what is switched off: access, audit, fleets, queues."""
         kernel = open_kernel(self.settings, self._adapters())
         kernel = replace(kernel, languages=_repeating(kernel.languages))
         webhooks = self._webhooks(kernel)
+        events = open_event_plane(kernel, None, event_spans(kernel), lambda: node.info)
+        known = KnownFromEvents(events)
         observed = open_observers(kernel, ())
         replies = open_replies(kernel, observed.observers, no_events)
         canary = open_canary(kernel)
@@ -263,9 +298,10 @@ class SimNode:
             replies_to=replies.replies_to,
             around=CommandSurroundings(told_of=nobody if webhooks is None else webhooks.book.told_of),
         )
-        membership = open_membership(kernel, canary, commands, NOBODY)
-        services = Services(services_of([kernel, observed, commands, replies, membership, webhooks]), self._failed)
-        return _Life(lane, kernel, commands, Node(membership.parts, services))
+        membership = open_membership(kernel, canary, commands, OnNodeDeath(known.gone, _nobody, known.adopt))
+        planes: list[HasPlane | None] = [kernel, observed, commands, replies, membership, webhooks, events]
+        node = Node(membership.parts, Services(services_of(planes), self._failed))
+        return _Life(lane, kernel, commands, events, node)
 
     def _webhooks(self, kernel: Kernel) -> WebhookPlane | None:
         if self.around.receiver is None:
@@ -286,6 +322,18 @@ class SimNode:
         def new_secret() -> str:
             return chance.randbytes(16).hex()
 
+        def open_session(client_id: str, still_ours: Callable[[str], Awaitable[None]]) -> SimMqttClient:
+            return SimMqttClient(
+                loop,
+                around.broker,
+                way,
+                client_id,
+                counters,
+                chance,
+                still_ours=still_ours,
+                receive_maximum=self.receive_maximum,
+            )
+
         return Adapters(
             clock=self.clock,
             new_ulid=lambda: _ulid(self.clock, chance),
@@ -302,23 +350,31 @@ class SimNode:
                 handlers=handlers,
                 on_failure=self._failed,
             ),
-            open_mqtt=lambda client_id, still_ours: SimMqttClient(
-                loop,
-                around.broker,
-                way,
-                client_id,
-                counters,
-                chance,
-                still_ours=still_ours,
-                receive_maximum=self.receive_maximum,
-            ),
+            open_mqtt=open_session,
             open_drain=lambda client_id: SimSessionDrain(loop, around.broker, way, client_id, counters),
             open_roll_call=lambda client_id: SimRollCall(loop, around.broker, way, client_id, counters),
             new_secret=new_secret,
             random_bytes=chance.randbytes,
             wake_key=wake_key,
             sweep_slice=SLICE,
+            events=None if around.events is None else self._event_engine(around.events, places, new_secret()),
+            open_intake=open_session,
         )
+
+    def _event_engine(self, host: EventHost, places: StorePlaces, secret: str) -> EventEngine:
+        return open_engine(
+            host,
+            places,
+            self.around.store.keys,
+            holder=f"{self.node_id} {secret}",
+            lease=self.settings.cluster.lease,
+            budget=self.settings.store.budget,
+            clock=self.clock,
+        )
+
+
+def _nobody(_node_id: str) -> None:
+    """Nobody looks at a list of nodes that died."""
 
 
 def _repeating(languages: Languages) -> Languages:

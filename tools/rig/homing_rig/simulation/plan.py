@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from homing_rig.simulation.broker import Quirks, ShareTurns
 from homing_rig.simulation.callers import DEVICE, Wish
+from homing_rig.simulation.event_talk import Saying
 from homing_rig.simulation.network import LAWS, PLACES
 
 BEGIN: Final = 2.0
@@ -25,7 +26,7 @@ LONGEST: Final = 600.0
 """The most seconds that a trouble may last."""
 _Instant = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
 _Lease = Annotated[float, Field(ge=1, le=20)]
-"""As settings have it; a longer one outlasts the time in which everything has to come to rest."""
+"""A lease as settings have it; a longer one outlasts the time in which everything has to come to rest."""
 _Period = Annotated[float, Field(ge=0.1, le=5)]
 _Offset = Annotated[float, Field(ge=-86_400, le=86_400)]
 _Room = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -53,7 +54,7 @@ class TroubleKind(StrEnum):
     """A node reaches the store no more, for `seconds`."""
     PART_BROKER = "part_broker"
     STALL_STORE = "stall_store"
-    """What a node and the store send takes `seconds` longer."""
+    """Messages between a node and the store take `seconds` longer."""
     STALL_BROKER = "stall_broker"
     OUTAGE = "outage"
     """The store is away for `seconds`, and keeps its data."""
@@ -96,6 +97,10 @@ _SECONDS: Final[Mapping[TroubleKind, tuple[float, float]]] = {
 FAIL_OVER_EACH: Final = 5
 WEBHOOKS_EACH: Final = 5
 REPEATABLE_EACH: Final = 5
+EVENTS_EACH: Final = 5
+HELD_EACH: Final = 10
+LONG: Final = 60.0
+"""The seconds of a hold in which everything comes to rest, so that its command leaves."""
 REPEATABLE_SECONDS: Final = 6.0
 _RATES: Final = (0.1, 0.3, 0.8)
 """Troubles a second: rare, some, storm."""
@@ -144,9 +149,15 @@ class Plan:
     max_waiters: _Room = 5_000
     receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = 256
     offsets: tuple[_Offset, ...] = field(default=(0.0,) * 5)
-    """By how many seconds the wall clocks of the nodes are off."""
+    """The seconds by which the wall clocks of the nodes are off."""
     webhooks: bool = False
     """True if a receiver is told what becomes of commands."""
+    returns: Mapping[str, _Instant] = field(default_factory=dict)
+    """The instants at which devices come that are away in the beginning."""
+    sayings: tuple[Saying, ...] = ()
+    """Events; nobody keeps any where there are none."""
+    intake: Literal["ordered", "shared"] = "ordered"
+    """The way in which nodes take events from the broker."""
     stir: Annotated[int, Field(ge=0)] = 0
     """Another number draws other delays and another order for what is otherwise the same plan."""
 
@@ -160,15 +171,24 @@ class Plan:
         return [f"n{number + 1}" for number in range(self.nodes)]
 
     @property
+    def devices(self) -> list[str]:
+        """The devices that are told something, or tell something."""
+        said = {one.source for one in self.sayings if not one.source.startswith("caller-")}
+        return sorted({one.device for one in self.wishes} | said)
+
+    @property
     def summary(self) -> str:
         """The size of the plan, in words."""
         sizes = {"node": self.nodes, "command": len(self.wishes), "fault": len(self.troubles)}
+        sizes |= {"event": len(self.sayings)} if self.sayings else {}
         return ", ".join(f"{count} {noun}{'s' * (count != 1)}" for noun, count in sizes.items())
 
     @property
     def ends(self) -> float:
-        """The instant at which the last wish begins, or the last trouble."""
-        return max([one.at for one in self.wishes] + [BEGIN + one.at for one in self.troubles], default=BEGIN)
+        """The instant at which the last wish or trouble begins, or the last event is said."""
+        said = [one.at for one in self.wishes] + [one.at for one in self.sayings]
+        said += self.returns.values()
+        return max(said + [BEGIN + one.at for one in self.troubles], default=BEGIN)
 
     @property
     def longest(self) -> float:
@@ -202,7 +222,7 @@ def plan_of(seed: int, commands: int) -> Plan:
     return Plan(
         seed=seed,
         nodes=nodes,
-        wishes=tuple(_with_repeatable(seed, wishes)),
+        wishes=tuple(_with_held(seed, _with_repeatable(seed, wishes))),
         troubles=()
         if calm
         else tuple(sorted([*_troubles(chance, kinds, nodes, devices, seconds), *_fail_overs(seed)])),
@@ -215,6 +235,9 @@ def plan_of(seed: int, commands: int) -> Plan:
         receive_maximum=chance.choice((1, 20, 256)),
         offsets=tuple(chance.uniform(-2.0, 2.0) for _ in range(5)),
         webhooks=seed % WEBHOOKS_EACH == WEBHOOKS_EACH - 2,
+        returns=_returns(seed, devices, seconds),
+        sayings=tuple(_sayings(seed, commands, devices, seconds)),
+        intake=Random(f"{seed}/intake").choice(("ordered", "ordered", "shared")),
     )
 
 
@@ -229,6 +252,38 @@ def _with_repeatable(seed: int, wishes: list[Wish]) -> Iterable[Wish]:
     chosen = chance.sample(devices, (len(devices) + 1) // 2)
     return (
         replace(one, repeatable=True, timeout=REPEATABLE_SECONDS) if one.device in chosen else one for one in wishes
+    )
+
+
+def _with_held(seed: int, wishes: Iterable[Wish]) -> Iterable[Wish]:
+    """In one seed of ten most commands are held, a few of them for less time than their device is away."""
+    if seed % HELD_EACH != HELD_EACH // 2:
+        return wishes
+    chance = Random(f"{seed}/held")
+    return (
+        replace(one, waits=False, hold=chance.choices((None, round(chance.uniform(0.3, 3.0), 3), LONG), (1, 1, 4))[0])
+        for one in wishes
+    )
+
+
+def _returns(seed: int, devices: int, seconds: float) -> Mapping[str, float]:
+    if seed % HELD_EACH != HELD_EACH // 2:
+        return {}
+    chance = Random(f"{seed}/returns")
+    away = [f"device-{number + 1}" for number in range(devices) if chance.random() < 0.7]  # noqa: PLR2004
+    return {one: round(BEGIN + chance.uniform(0.0, 1.5 * seconds), 3) for one in away}
+
+
+def _sayings(seed: int, commands: int, devices: int, seconds: float) -> Iterable[Saying]:
+    """In one seed of five there are events, one for two commands, in bursts; callers publish a third of them."""
+    if seed % EVENTS_EACH != EVENTS_EACH - 4:
+        return ()
+    chance = Random(f"{seed}/events")
+    sources = [f"device-{number + 1}" for number in range(devices)], ["caller-1", "caller-2"]
+    bursts = [(BEGIN + chance.uniform(0.0, seconds), chance.choices(sources, (2, 1))[0]) for _ in range(commands // 8)]
+    return sorted(
+        Saying(at, number, chance.choice(among))
+        for number, (at, among) in enumerate(chance.choices(bursts, k=(commands + 1) // 2) if bursts else ())
     )
 
 
@@ -261,8 +316,9 @@ def _troubles(chance: Random, kinds: list[TroubleKind], nodes: int, devices: int
 
 
 def _fail_overs(seed: int) -> Iterable[Trouble]:
-    """One seed in five has one: nothing is proved by what it makes forgotten, so the others go without."""
-    if seed % FAIL_OVER_EACH == FAIL_OVER_EACH - 1:
+    """One seed in five has one, and one in three with events: nothing is proved by what it makes forgotten."""
+    with_events = seed % EVENTS_EACH == EVENTS_EACH - 4 and seed % 3 == 0
+    if seed % FAIL_OVER_EACH == FAIL_OVER_EACH - 1 or with_events:
         chance = Random(f"{seed}/fail-over")
         at, seconds = round(chance.uniform(0.5, 2.0), 3), round(chance.uniform(0.0, 0.5), 3)
         yield Trouble(at, TroubleKind.FAIL_OVER, "store", seconds)

@@ -42,7 +42,7 @@ class Receiver:
         self._make_chance = make_chance
         self._attempts = Counter[str]()
         self._told: dict[str, dict[str, None]] = {}
-        """By the id of a command: the states that it was told, each once."""
+        """The states that were told of each command, each once, by the id of the command."""
         self.unsigned: list[str] = []
         """The ids of events whose signature is wrong."""
 

@@ -18,16 +18,21 @@ class Recording:
         self.events: list[Event] = []
         self.operations = itertools.count()
         self.sequences = itertools.count()
-        self.closed = False
+        self._closed = False
         self.told: list[Callable[[Event], None]] = []
-        """Who is told of each event, when it is written."""
+        """The listeners that are told of each event, when it is written."""
 
     def write(self, event: Event) -> None:
         """Append an event."""
-        if not self.closed:
+        if not self._closed:
             self.events.append(event)
             for tell in self.told:
                 tell(event)
+
+    def close(self) -> None:
+        """Take nothing more, and let go of who was told: those know the whole world."""
+        self._closed = True
+        self.told.clear()
 
     def digest(self, *more: object) -> str:
         """The digest that is equal for two runs in which the same happened at the same time."""

@@ -17,7 +17,7 @@ class RedisModel:
         self._now_ms = now_ms
         self._values: dict[str, tuple[Value, float]] = {}
         self.channels: dict[str, dict[Callable[[bytes], None], None]] = {}
-        """Who listens to what."""
+        """The listeners of each channel."""
         self._commands: Final[dict[str, Callable[..., Any]]] = {
             "GET": self._get,
             "MGET": lambda *names: [self._get(one) for one in names],
@@ -41,6 +41,8 @@ class RedisModel:
             "leave": self._leave,
             "claim": self._claim,
             "adopted": self._adopted,
+            "note_forgotten": self._note_forgotten,
+            "role": self._role,
         }
 
     @property
@@ -55,7 +57,8 @@ class RedisModel:
 
     def adoptions(self) -> bool:
         """True if somebody has the right to adopt a session."""
-        return any(name.startswith("mqtt:adoption:") and self._live(name) is not None for name in tuple(self._values))
+        names = [name for name in self._values if name.startswith("mqtt:adoption:")]
+        return any(self._live(name) not in (None, "adopted") for name in names)
 
     def kept(self) -> dict[str, tuple[Value, float]]:
         """All that it has, for `restore`."""
@@ -73,7 +76,7 @@ class RedisModel:
         return self._commands[str(name)](*arguments)
 
     def run(self, script: str, names: Sequence[str], *arguments: Any) -> Any:  # noqa: ANN401 - its reply
-        """The reply of a script of app/cluster/lua."""
+        """The reply of a script."""
         return self._scripts[script](*names, *arguments)
 
     def publish(self, channel: str, data: str | bytes) -> int:
@@ -129,7 +132,8 @@ class RedisModel:
     def _gone(self, *names: str) -> int:
         return int(all(self._live(one) is None for one in names))
 
-    # The scripts, in the order of their keys and arguments; what each does is said in app/cluster/lua.
+    # The scripts, in the order of their keys and arguments; what each does is said in app/cluster/lua, and of roles in
+    # app/store/redis/lua.
 
     def _charter(
         self, charter: str, group: str, key: bytes, life_ms: int, listed: int, copied: str
@@ -221,7 +225,7 @@ class RedisModel:
         lives = self._live(lease) == known
         if lives and lost != "1":
             return 0
-        if self._live(adoption) not in (None, adopter):
+        if self._live(adoption) not in (None, adopter, "adopted"):
             return 0
         self._expire(sessions, session_ms)
         if lives:
@@ -231,10 +235,31 @@ class RedisModel:
         self._set(adoption, adopter, "PX", right_ms)
         return 1
 
-    def _adopted(self, lease: str, sessions: str, adoption: str, client_id: str) -> int:
+    def _note_forgotten(
+        self, _lease: str, sessions: str, adoption: str, client_id: str, incarnation: str, session_ms: int
+    ) -> int:
+        if self._live(adoption) is not None or client_id in self._hash(sessions):
+            return 0
+        self._hash(sessions, make=True)[client_id] = incarnation
+        self._expire(sessions, session_ms)
+        return 1
+
+    def _adopted(self, lease: str, sessions: str, adoption: str, client_id: str, known_ms: int) -> int:
         self._hdel(sessions, client_id)
-        self._values.pop(adoption, None)
+        self._set(adoption, "adopted", "PX", known_ms)
         return self._gone(lease, sessions)
+
+    def _role(self, role: str, epoch: str, who: str, life_ms: int, gone: str, latest: int) -> int:
+        holder = self._live(role)
+        dead = isinstance(holder, str) and gone and holder.startswith(gone)
+        if holder not in (None, who) and not dead:
+            return 0
+        self._set(role, who, "PX", life_ms)
+        known = int(self._get(epoch) or 0)
+        if holder != who or known <= int(latest):
+            known = max(known + 1, int(latest) + 1, int(self._now_ms()))
+            self._set(epoch, str(known))
+        return known
 
 
 def _bytes(value: str | None) -> bytes | None:

@@ -1,7 +1,7 @@
 """A simulated run as a file: all that decides it, so that it is the same run elsewhere, and after `plan_of` changed.
 
 JSON Lines: a head with the version of the format, what made it, what was found and the plan; then a line for each
-wish, and one for each trouble.
+wish, each trouble and each event.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from homing_rig.simulation.broker import Quirks
 from homing_rig.simulation.callers import Wish
+from homing_rig.simulation.event_talk import Saying
 from homing_rig.simulation.network import LAWS, PLACES
 from homing_rig.simulation.plan import LONGEST, MOST_COMMANDS, MOST_TROUBLES, Plan, Trouble, TroubleKind
 from homing_rig.simulation.suite import Outcome, SimulationError
@@ -35,7 +36,7 @@ class ReplayHead:
     homing: str
     python: str
     digest: str
-    """What the run had; empty when the simulation itself failed."""
+    """The digest of the run; empty when the simulation itself failed."""
     found: tuple[str, ...]
     """Its breaches, in words, or how the simulation failed."""
     plan: Plan
@@ -57,6 +58,7 @@ class Replay:
 _HEAD: Final = TypeAdapter(ReplayHead)
 _WISH: Final = TypeAdapter(Wish)
 _TROUBLE: Final = TypeAdapter(Trouble)
+_SAYING: Final = TypeAdapter(Saying)
 
 
 def write_replay(path: Path, plan: Plan, found: Outcome) -> None:
@@ -67,11 +69,12 @@ def write_replay(path: Path, plan: Plan, found: Outcome) -> None:
         python=platform.python_version(),
         digest=found.digest,
         found=found.breaches or ((found.failed,) if found.failed else ()),
-        plan=replace(plan, wishes=(), troubles=()),
+        plan=replace(plan, wishes=(), troubles=(), sayings=()),
     )
     lines = [_HEAD.dump_json(head)]
     lines += [orjson.dumps({"wish": one}) for one in plan.wishes]
     lines += [orjson.dumps({"trouble": one}) for one in plan.troubles]
+    lines += [orjson.dumps({"saying": one}) for one in plan.sayings]
     try:
         path.write_bytes(b"\n".join([*lines, b""]))
     except OSError as error:
@@ -89,7 +92,7 @@ def read_replay(path: Path, *, most_bytes: int = MOST_BYTES) -> Replay:
         raise SimulationError(f"{path} has more than {most_bytes} bytes, which is the most for a simulated run")
     lines = content.splitlines()
     head = _head(lines[0] if lines else b"", path)
-    wishes, troubles = list[Wish](), list[Trouble]()
+    wishes, troubles, sayings = list[Wish](), list[Trouble](), list[Saying]()
     for number, line in enumerate(lines[1:], 2):
         where = f"{path} line {number}"
         match _object(line, where):
@@ -97,9 +100,11 @@ def read_replay(path: Path, *, most_bytes: int = MOST_BYTES) -> Replay:
                 wishes.append(_read(_WISH, given, Wish, where))
             case {"trouble": given, **rest} if not rest:
                 troubles.append(_read_trouble(given, where))
+            case {"saying": given, **rest} if not rest:
+                sayings.append(_read(_SAYING, given, Saying, where))
             case _:
-                raise SimulationError(f"{where}: needed is an object with one member, wish or trouble")
-    plan = replace(head.plan, wishes=tuple(wishes), troubles=tuple(troubles))
+                raise SimulationError(f"{where}: needed is an object with one member: wish, trouble or saying")
+    plan = replace(head.plan, wishes=tuple(wishes), troubles=tuple(troubles), sayings=tuple(sayings))
     _check(plan, path)
     return Replay(head, plan)
 
@@ -115,8 +120,8 @@ def _head(line: bytes, path: Path) -> ReplayHead:
         _check_known(plan, Plan, f"{where}: plan")
         _check_known(plan.get("quirks"), Quirks, f"{where}: plan.quirks")
     head = _read(_HEAD, given, ReplayHead, where)
-    if head.plan.wishes or head.plan.troubles:
-        raise SimulationError(f"{where}: plan: each wish and each trouble needs a line of its own, below this one")
+    if head.plan.wishes or head.plan.troubles or head.plan.sayings:
+        raise SimulationError(f"{where}: plan: each wish, trouble and saying needs a line of its own, below this one")
     return head
 
 
@@ -165,10 +170,14 @@ def _check(plan: Plan, path: Path) -> None:
     for name, count, most in (
         ("wishes", len(plan.wishes), MOST_COMMANDS),
         ("troubles", len(plan.troubles), MOST_TROUBLES),
+        ("sayings", len(plan.sayings), MOST_COMMANDS),
         ("nodes", plan.nodes, len(plan.offsets)),
     ):
         if count > most:
             raise SimulationError(f"{path}: {count} {name}; allowed are {most}")
-    numbers = [one.number for one in plan.wishes]
-    if len(set(numbers)) < len(numbers):
-        raise SimulationError(f"{path}: two wishes have the same number; each needs its own")
+    for name, numbers in (
+        ("wishes", [one.number for one in plan.wishes]),
+        ("sayings", [one.number for one in plan.sayings]),
+    ):
+        if len(set(numbers)) < len(numbers):
+            raise SimulationError(f"{path}: two {name} have the same number; each needs its own")

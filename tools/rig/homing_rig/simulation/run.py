@@ -12,11 +12,11 @@ import structlog
 
 from app.core.commands.command import CommandState
 from homing_rig.chaos.checker import check
-from homing_rig.chaos.history import Event, FinalRead, encode
+from homing_rig.chaos.history import Event, FinalRead, Invoke, Ok, OperationKind, encode
 from homing_rig.chaos.report import Report
 from homing_rig.simulation.guards import guarded
 from homing_rig.simulation.loop import SimLoop, bury, lane_name
-from homing_rig.simulation.plan import Plan
+from homing_rig.simulation.plan import LONG, Plan
 from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.world import World
 
@@ -47,7 +47,7 @@ class Finding:
     """Virtual ones."""
     report: Report
     marks: Mapping[str, int]
-    """What it has met: `Census.marks`."""
+    """The situations that it has met: `Census.marks`."""
     recording: Recording
 
 
@@ -57,12 +57,23 @@ Told = Callable[[float, str, str], None]
 
 def run(plan: Plan, told: Told | None = None) -> Finding:
     """Simulate it. SimulatorError when the simulation itself fails."""
-    loop = SimLoop(plan.stream("loop"))
-    with _log_to(loop, told), guarded(loop.time, plan.seed):
-        return _run(loop, plan, told)
+    clock = _RunClock()
+    with _log_to(clock, told), guarded(clock.time, plan.seed):
+        return _run(plan, told, clock)
 
 
-def _run(loop: SimLoop, plan: Plan, told: Told | None) -> Finding:
+@dataclass(slots=True)
+class _RunClock:
+    """The time of a run. It lets go of the loop when that has ended, as what the loop knows is collected then."""
+
+    loop: SimLoop | None = None
+
+    def time(self) -> float:
+        return 0.0 if self.loop is None else self.loop.now
+
+
+def _run(plan: Plan, told: Told | None, clock: _RunClock) -> Finding:
+    loop = clock.loop = SimLoop(plan.stream("loop"))
     problems: list[str] = []
     loop.set_exception_handler(lambda _loop, context: problems.append(_said(context)))
     world = World(loop, plan, Recording())
@@ -72,7 +83,8 @@ def _run(loop: SimLoop, plan: Plan, told: Told | None) -> Finding:
         loop.run_until_complete(loop.create_task(world.run(), context=loop.world.context.copy()))
         return _judge(loop, plan, world, problems)
     finally:
-        world.recording.closed = True
+        world.recording.close()
+        clock.loop = None
         bury(world.lanes)
         loop.close()
 
@@ -81,17 +93,18 @@ def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Find
     events = world.excused.others(world.recording.events)
     report = check(enumerate(events, 1))
     breaches = [Breach(f"{one.invariant} {one.kind}", one.sentence) for one in report.violations]
-    breaches += _early(events)
+    breaches += [*_early(events), *_in_vain(plan, events)]
     breaches += [Breach("L1 unrest", one) for one in world.unrest]
     breaches += [Breach("L2 not_served", one) for one in world.unserved]
     breaches += [Breach("I6 mistold", one) for one in world.mistold]
+    breaches += [Breach(rule, one) for rule, one in world.miskept]
     for node in world.nodes.values():
         breaches += [Breach("S3 part_ended", f"{node.node_id}: {one}") for one in node.failures]
         survived = {name: node.counters[name] for name in SURVIVED if node.counters[name]}
         breaches += [Breach(f"S3 {name}", f"{node.node_id}: {count} times") for name, count in survived.items()]
     breaches += [Breach("S3 exception", one) for one in problems]
     counted = [sorted(node.counters.items()) for node in world.nodes.values()]
-    digest = world.recording.digest(loop.steps, counted)
+    digest = world.recording.digest(loop.steps, counted, *world.kept)
     return Finding(plan, digest, tuple(breaches), loop.steps, loop.time(), report, world.census.marks, world.recording)
 
 
@@ -104,14 +117,29 @@ def _early(events: Iterable[Event]) -> Iterator[Breach]:
             yield Breach("L3 early", f"{event.command_id} timed out {-event.overrun:.3f} s before its deadline")
 
 
+def _in_vain(plan: Plan, events: Iterable[Event]) -> Iterator[Breach]:
+    """Commands that were held for so long that everything came to rest, and that no node has claimed."""
+    long = {str(one.number) for one in plan.wishes if one.hold is not None and one.hold >= LONG}
+    asked: dict[int, str | None] = {}
+    held: set[str] = set()
+    for event in events:
+        match event:
+            case Invoke(kind=OperationKind.COMMAND):
+                asked[event.op] = event.nonce
+            case Ok(command_id=str()) if asked.get(event.op) in long:
+                held.add(event.command_id or "")
+            case FinalRead(state=CommandState.UNSENT, claims=0) if event.command_id in held:
+                yield Breach("H1 held_in_vain", f"{event.command_id} was held for {LONG:g} s, and no node claimed it")
+
+
 @contextmanager
-def _log_to(loop: SimLoop, told: Told | None) -> Iterator[None]:
+def _log_to(clock: _RunClock, told: Told | None) -> Iterator[None]:
     """Let the product's log go to who is told, or nowhere: to write it would cost more than the run."""
 
     def tell(_logger: object, level: str, event: MutableMapping[str, object]) -> NoReturn:
         if told is not None:
             facts = "".join(f" {name}={value!r}" for name, value in event.items() if name != "event")
-            told(loop.time(), lane_name(), f"{level}: {event['event']}{facts}")
+            told(clock.time(), lane_name(), f"{level}: {event['event']}{facts}")
         raise structlog.DropEvent
 
     before = structlog.get_config()

@@ -20,6 +20,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "max_waiters": 5_000,
     "receive_maximum": 256,
     "webhooks": False,
+    "intake": "ordered",
 }
 
 
@@ -33,21 +34,22 @@ class Shrinker:
         self._plan = plan
         outcome = run(plan)
         self.rule: Final = rule_of(outcome)
-        """What must break again: an invariant with its kind, or that the simulator fails."""
+        """The rule that must break again: an invariant with its kind, or that the simulator fails."""
         self.found: Outcome | None = outcome if self.rule else None
-        """What became of the smallest plan so far."""
+        """The outcome of the smallest plan so far."""
 
     def shrink(self) -> Plan:
         """The smallest plan that was found."""
         if self.rule:
             size = None
             while size != (size := self._size()):
-                for step in (self._kinds, self._troubles, self._wishes, self._nodes, self._odd):
+                for step in (self._kinds, self._troubles, self._sayings, self._wishes, self._nodes, self._odd):
                     step()
         return self._plan
 
     def _size(self) -> tuple[int, str]:
-        return len(self._plan.wishes) + len(self._plan.troubles) + self._plan.nodes, repr(self._plan)
+        plan = self._plan
+        return len(plan.wishes) + len(plan.troubles) + len(plan.sayings) + plan.nodes, repr(plan)
 
     def _breaks(self, plan: Plan) -> bool:
         """True if the plan breaks the same rule; then it is the smallest."""
@@ -69,6 +71,11 @@ class Shrinker:
 
     def _troubles(self) -> None:
         self._fewest("troubles")
+
+    def _sayings(self) -> None:
+        if self._plan.sayings:
+            self._breaks(replace(self._plan, sayings=()))
+            self._fewest("sayings")
 
     def _wishes(self) -> None:
         for device in sorted({one.device for one in self._plan.wishes}):
@@ -102,6 +109,8 @@ class Shrinker:
 def _ordinary(plan: Plan) -> Iterator[Callable[[Plan], Plan]]:
     yield lambda one: replace(one, offsets=(0.0,) * len(one.offsets))
     yield lambda one: replace(one, wishes=tuple(replace(wish, repeatable=False) for wish in one.wishes))
+    yield lambda one: replace(one, wishes=tuple(replace(wish, hold=None) for wish in one.wishes))
+    yield lambda one: replace(one, returns={})
     for name, value in _DEFAULTS.items():
         yield partial(replace, **{name: value})
     usual = Quirks()

@@ -46,11 +46,15 @@ class StoreHost:
         self.lives = 0
         """The number of fail-overs: a repeated call finds no trace of the first one in another life."""
         self.tokens: Final[dict[str, str]] = {}
-        """What tells a node that a wake-up for this command is true, as its home noted it."""
+        """The token that shows a node that a wake-up for this command is true, as its home noted it."""
 
     def open_of(self, node_id: str) -> int:
         """The number of commands that have their home there and no outcome."""
         return len(at_once(self.commands.pending_of(node_id)))
+
+    def held(self) -> int:
+        """The number of commands that wait to be sent."""
+        return len(at_once(self.commands.held()).entries)
 
     def untold_of(self, endpoint_id: str) -> int:
         """The number of events of which this endpoint is to be told."""
@@ -207,15 +211,15 @@ class SimStore:
         self._wire = wire
         self._budget = budget
         store = host.commands
-        self.states: Final = _Far(self, store.states)
-        self.webhooks: Final = _Far(self, store.webhooks)
-        self.changes: Final = _Far(self, store.changes)
+        self.states: Final = FarPart(self.far, store.states)
+        self.webhooks: Final = FarPart(self.far, store.webhooks)
+        self.changes: Final = FarPart(self.far, store.changes)
         self.fleets: Final = store.fleets
         """Nobody rolls anything out here, so no call of it is a request."""
         self.schedules: Final = store.schedules
         """Nobody writes a schedule here either."""
         self.starts: Final = store.starts
-        """Nobody holds a command."""
+        """Nothing is forgotten where commands are held."""
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         return partial(self.far, getattr(self._host.commands, name))
@@ -277,15 +281,15 @@ class SimStore:
         return {}
 
 
-class _Far:
-    """A part of the store, reached over the same connection."""
+class FarPart:
+    """A part of a store, reached over the same connection: `far` does what it is handed at the host."""
 
-    def __init__(self, store: SimStore, part: object) -> None:
-        self._store = store
+    def __init__(self, far: Callable[..., Coroutine[Any, Any, Any]], part: object) -> None:
+        self._far = far
         self._part = part
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return partial(self._store.far, getattr(self._part, name))
+        return partial(self._far, getattr(self._part, name))
 
 
 class Listening:
@@ -350,5 +354,7 @@ class StorePlaces:
     def __init__(self, host: StoreHost, link: Link, chance: Random) -> None:
         self.wire: Final = Wire(host, link, chance)
         self.cluster: Final = Wire(host, link, chance)
+        self.events: Final = Wire(host, link, chance)
+        self.role: Final = Wire(host, link, chance)
         self.make_connection: Final = partial(Listening, host, link)
-        """As a pool of redis-py does."""
+        """Makes a connection, as a pool of redis-py does."""

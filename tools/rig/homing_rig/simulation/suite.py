@@ -34,7 +34,7 @@ class Outcome:
     steps: int
     failed: str = ""
     marks: Mapping[str, int] = field(default_factory=dict)
-    """What was met: `Census.marks`."""
+    """The situations that were met: `Census.marks`."""
 
     def encoded(self) -> bytes:
         """As a line."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
@@ -29,6 +29,8 @@ from homing_rig.simulation.callers import Callers
 from homing_rig.simulation.cluster import URL
 from homing_rig.simulation.coverage import Census
 from homing_rig.simulation.devices import SimDevice
+from homing_rig.simulation.event_store import EventHost
+from homing_rig.simulation.event_talk import Talk
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.mqtt_link import KEEPALIVE
 from homing_rig.simulation.network import Link
@@ -59,11 +61,13 @@ class World:
     def __init__(self, loop: SimLoop, plan: Plan, recording: Recording) -> None:
         self.recording: Final = recording
         self.unrest: list[str] = []
-        """What had not come to rest in the end."""
+        """The things that had not come to rest in the end."""
         self.mistold: list[str] = []
         """The mistakes of deliveries to the webhook."""
+        self.miskept: list[tuple[str, str]] = []
+        """The mistakes of the event log, each with the rule that it breaks."""
         self.unserved: list[str] = []
-        """What nodes did to a command that was sent when everything had come to rest."""
+        """The failures of nodes to serve a command that was sent when everything had come to rest."""
         self.excused: Final = Excused()
         """The commands of which a fail-over made the store forget something."""
         self._replicas: dict[Trouble, Replica] = {}
@@ -71,6 +75,7 @@ class World:
         self._plan = plan
         self.receiver: Final = Receiver(plan.stream) if plan.webhooks else None
         self.store: Final = StoreHost(loop, SimClock(loop))
+        self._events: Final = EventHost(self.store.clock) if plan.sayings else None
         if self.receiver is not None:
             at_once(self.store.commands.webhooks.put_endpoint(HOOK, None))
         self.census: Final = Census(self.store)
@@ -89,11 +94,12 @@ class World:
                 plan.stream,
                 max((one.timeout for one in plan.wishes), default=1.0),
             )
-            for device_id in sorted({one.device for one in plan.wishes})
+            for device_id in plan.devices
         }
         nodes = list(self.nodes.values())
         ways = [one.around.to_callers for one in nodes]
         self.callers: Final = Callers(loop, nodes, ways, self.recording, plan.stream("callers"))
+        self._talk: Final = None if self._events is None else self._everything_said(self._events)
 
     @property
     def lanes(self) -> list[Lane]:
@@ -102,21 +108,30 @@ class World:
         lanes += [device.lane for device in self.devices.values()]
         return lanes + [lane for node in self.nodes.values() for lane in node.lanes]
 
+    @property
+    def kept(self) -> Sequence[object]:
+        """The event log in the end, as part of a digest."""
+        return () if self._talk is None else self._talk.facts()
+
     async def run(self) -> None:
         """From the first start to the last look."""
         self.recording.write(self._header())
         self.recording.write(Metric(at=0.0, source="store", name=REDIS_KEYS_BASELINE, value=0))
-        for device in self.devices.values():
-            device.start()
+        self._start_devices()
         for node in self.nodes.values():
             node.start()
         self.callers.send(self._plan.wishes)
+        if self._talk is not None:
+            self._talk.start()
         for trouble in self._plan.troubles:
             if trouble.kind is TroubleKind.FAIL_OVER:
                 self._loop.call_at(BEGIN + trouble.at - trouble.seconds, self._fall_behind, trouble)
             self._loop.call_at(BEGIN + trouble.at, self._break, trouble)
         await asyncio.sleep(self._plan.ends)
         await self._come_to_rest()
+        if self._talk is not None and not self.unrest:
+            await self._in_lane_of_callers(self._talk.finish())
+            self.miskept = list(self._talk.mistakes())
         if not self.unrest:
             self.unserved = await self._in_lane_of_callers(self.callers.probe(list(self.devices)))
             await self._come_to_rest()  # else an answer may get its PUBACK after the last reading
@@ -127,6 +142,13 @@ class World:
         if self.receiver is not None and not self.unrest:
             self.mistold = self.receiver.mistakes(one.command for one in self.store.commands.table.records.values())
         self._end()
+
+    def _start_devices(self) -> None:
+        for name, device in self.devices.items():
+            if name in self._plan.returns:
+                self._loop.call_at(self._plan.returns[name], partial(device.start, late=True))
+            else:
+                device.start()
 
     async def _in_lane_of_callers(self, work: Coroutine[Any, Any, _T]) -> _T:
         return await self._loop.create_task(work, context=self.callers.lane.context.copy())
@@ -148,6 +170,7 @@ class World:
     async def _come_to_rest(self) -> None:
         ends = self._loop.time() + self._plan.longest + REST_SECONDS
         ends += CLAIM_SECONDS if self.receiver is not None else 0.0
+        ends += max((one.hold or 0.0 for one in self._plan.wishes), default=0.0)
         while (unrest := self._unrest()) and self._loop.time() < ends:
             await asyncio.sleep(LOOKS_SECONDS)
         self.unrest = unrest
@@ -163,23 +186,33 @@ class World:
         unaware += [name for name in self.nodes if self.store.keys.call("GET", lease(name)) is None]
         if unaware:
             return [f"{', '.join(unaware)} have not noticed yet what they lost"]
+        if self._talk is not None and self._talk.open:
+            return [f"{self._talk.open} events are not taken"]
+        absent = [name for name, one in self.devices.items() if not one.connected]
+        if absent:
+            return [f"{', '.join(absent)} not there"]
         waiting = sum(device.open for device in self.devices.values())
         if waiting:
             return [f"{waiting} answers wait for their PUBACK"]
+        return self._left_over()
+
+    def _left_over(self) -> list[str]:
+        """The things that store and broker still have, though everybody is there and nobody waits."""
         found = []
         for node in self.nodes.values():
             here, there = len(node.life.commands.open_commands), self.store.open_of(node.node_id)
             if here or there:
                 found.append(f"{node.node_id} has {here} open commands, and {there} are on record")
+        if count := self.store.held():
+            found.append(f"{count} commands are held")
         sessions = self.store.keys.sessions()
         orphans = len(sessions) - len(self.nodes)
         if orphans:
             found.append(f"{orphans} sessions of dead nodes not adopted")
         if self.receiver is not None and (count := self.store.untold_of(HOOK.id)):
             found.append(f"{count} events wait for the webhook")
-        held = self.broker.waiting()
-        found += [f"{count} messages wait in session {one}" for one, count in held.items() if one not in self.devices]
-        return found
+        waiting = self.broker.waiting()
+        return found + [f"{count} messages wait in session {one}" for one, count in waiting.items()]
 
     def _break(self, trouble: Trouble) -> None:
         self.census.hit(trouble, self.nodes.get(trouble.target))
@@ -235,12 +268,16 @@ class World:
 
     def _fall_behind(self, trouble: Trouble) -> None:
         self._replicas[trouble] = Replica.of(self.store)
+        if self._talk is not None:
+            self._talk.fall_behind()
 
     def _fail_over(self, trouble: Trouble) -> None:
         replica = self._replicas.pop(trouble, None)
         if replica is not None and self.store.up:
             self._outage(trouble, TAKE_OVER_SECONDS)
             self.excused.add(replica.take_over(self.store))
+            if self._talk is not None:
+                self._talk.fail_over()
 
     def _outage(self, trouble: Trouble, seconds: float) -> None:
         self.store.up = False
@@ -286,6 +323,17 @@ class World:
 
         self._loop.call_later(trouble.seconds, end, context=self._loop.world.context)
 
+    def _everything_said(self, host: EventHost) -> Talk:
+        return Talk(
+            self._plan.sayings,
+            host,
+            self.devices,
+            self.callers,
+            self._loop,
+            self._plan.stream("publishers"),
+            ordered=self._plan.intake == "ordered",
+        )
+
     def _header(self) -> Header:
         return Header(
             scenario="simulation",
@@ -308,6 +356,7 @@ class World:
             self._link(f"{node_id}-store", "store"),
             self._link(f"{node_id}-callers", "callers"),
             self.receiver,
+            self._events,
         )
         return SimNode(
             node_id,
@@ -329,6 +378,7 @@ def settings_of(plan: Plan, node_id: str) -> Settings:
             "node": base.node.model_copy(update={"id": node_id}),
             "command": base.command.model_copy(update=command),
             "cluster": base.cluster.model_copy(update=cluster),
+            "events": base.events.model_copy(update={"intake": plan.intake}),
             "webhooks": base.webhooks.model_copy(
                 update={"secret_key": SecretStr(ROOT.decode())} if plan.webhooks else {}
             ),

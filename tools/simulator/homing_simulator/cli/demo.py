@@ -50,7 +50,7 @@ ROUND: Final[tuple[tuple[str, dict[str, JsonValue]], ...]] = (
     ("takeoff_to_point", {"flight_id": "demo-takeoff", "target_latitude": 47.37, "target_longitude": 8.54}),
     ("cover_close", {}),
 )
-"""What the docks are told in turn: quick ones, and jobs that report progress before they end."""
+"""The commands that the docks get in turn: quick ones, and jobs that report progress before they end."""
 
 
 @dataclass(slots=True)

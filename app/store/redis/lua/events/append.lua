@@ -4,10 +4,11 @@
 -- ARGV: slab prefix, epoch or '', number of entries, bytes as quotas count them, '1' when these bound it, the block, its
 --   marks, how many topics may have a last value, how many bytes these may take, '1' when all of these must get theirs, the writer
 --   or '', the number of his batch, or for how many milliseconds a call without writer is known, how many writers are remembered, number of conditions, among how many tenants the room
---   for last values is divided or 0, a hint for those who feed queues, then for each condition a topic and a position or '', then for each last value that
+--   for last values is divided or 0, a hint for those who feed queues,
+--   the last position that the asker knows of, then for each condition a topic and a position or '', then for each last value that
 --   changes its topic, its place in the block from 0, its record or '' to delete it, and its tenant or ''.
 -- Reply: {'ok', position of the last one, then a name and a number for each bound that left no room for last values},
---   {'fenced', epoch}, {'over'} where quotas leave no room, {'changed', topic, expected, found or ''} or {'full', topic
+--   {'fenced', epoch}, {'behind'} when the shard has not got so far as the asker knows of, {'over'} where quotas leave no room, {'changed', topic, expected, found or ''} or {'full', topic
 --   that cannot have a last value, bound}.
 -- Writes: all of its keys, and the slab of the current generation. `mqtt:shard:{t}` has head, generation, epoch, and
 --   held: the bytes of last values with their topics; taken: all bytes that it ever took, and most: how many these may
@@ -34,9 +35,10 @@ end
 local known = redis.call('HMGET', KEYS[1], 'head', 'generation', 'epoch', 'held', 'taken', 'most', 'told')
 local head, generation, epoch = tonumber(known[1]) or 0, known[2] or '1', tonumber(known[3]) or 0
 if ARGV[2] ~= '' and tonumber(ARGV[2]) < epoch then return {'fenced', text(epoch)} end
+if head < tonumber(ARGV[17]) then return {'behind'} end  -- it has forgotten what it gave out
 
 local count, size, conditions = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[14])
-local tenants, at = tonumber(ARGV[15]), 17
+local tenants, at = tonumber(ARGV[15]), 18
 local before, most = tonumber(known[5]) or 0, tonumber(known[6])
 if most and ARGV[5] == '1' and before >= most then return {'over'} end
 for _ = 1, conditions do

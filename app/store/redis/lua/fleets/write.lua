@@ -4,10 +4,12 @@
 -- ARGV  1 the version that was read  2 epoch of the driver, '' of a person  3 status  4 marks
 --       5 for how long an ended run is kept (ms), '' as long as it goes on  6... index of a target and its result, in turn
 -- Reply 'yes', 'otherwise' (changed meanwhile), 'fenced' (another epoch) or 'gone'
--- Writes run and results, and how long each key lives. Repeated: it was changed meanwhile.
+-- Writes run and results, and how long each key lives; removes the epoch of a run that is gone. Repeated: it was changed
+-- meanwhile.
 
 local version = redis.call('HGET', KEYS[1], 'version')
 if not version then
+  redis.call('DEL', KEYS[4])
   return 'gone'
 end
 if ARGV[2] ~= '' and redis.call('GET', KEYS[4]) ~= ARGV[2] then

@@ -6,8 +6,9 @@
 -- Writes both keys. Repeated: the same, or what is off is off.
 
 if ARGV[2] ~= '' then
-  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[2])
-  redis.call('HDEL', KEYS[2], 'sealed')
+  if redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[2]) > 0 then  -- else a node is late, and others are being buried
+    redis.call('HDEL', KEYS[2], 'sealed')
+  end
   return {}
 end
 local sealed = tonumber(redis.call('HGET', KEYS[2], 'sealed'))

@@ -20,7 +20,7 @@ from app.store.redis.driver.scripts import (
     REGISTER,
     ROLE,
     SCRIPTS,
-    WRITE_SESSIONS,
+    SESSION_SCRIPTS,
     composed,
     parts_of,
 )
@@ -28,7 +28,7 @@ from app.store.redis.driver.scripts import (
 LUA = Path(__file__).parents[5] / "app" / "store" / "redis" / "lua"
 ALL = sorted(one.relative_to(LUA).with_suffix("").as_posix() for one in LUA.rglob("*.lua"))
 PARTS = [one for one in ALL if one.startswith("parts/")]
-LOADED = {*SCRIPTS, *EVENT_SCRIPTS, *QUEUE_SCRIPTS, ROLE, WRITE_SESSIONS}
+LOADED = {*SCRIPTS, *EVENT_SCRIPTS, *QUEUE_SCRIPTS, ROLE, *SESSION_SCRIPTS}
 GIVEN = {
     *("redis", "KEYS", "ARGV", "string", "table", "math", "tonumber", "tostring", "type", "ipairs", "pairs", "unpack"),
     *("error", "cmsgpack", "struct"),

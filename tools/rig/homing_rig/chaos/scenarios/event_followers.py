@@ -126,15 +126,19 @@ async def _slow_reader(rig: Rig) -> None:
     heard = Kept()
     talking = asyncio.create_task(talkers.talk(rig.form.events, rig.form.seconds or 0.0))
     rig.stack.callback(talking.cancel)
-    ask = {"database": "events", "from": "-1h"}
-    async with rig.session.get(f"{rig.nodes['n1'].url}/v1/events/stream", params=ask, read_bufsize=1024) as stream:
-        # Nothing is read: what the library and the kernel buffer, and then the node.
+    url, ask = f"{rig.nodes['n1'].url}/v1/events/stream", {"database": "events", "from": "-1h"}
+    async with rig.session.get(url, params=ask, read_bufsize=1024) as stream:
+        # Nothing is read: what the library and the kernel buffer, and then the node, which hangs up after 30 s.
         await rig.load_with_faults(rig.job())
         await talking
         await quiet(rig)
         rig.measures["rss_growth_mib"] = round(memory.most - memory_before, 1)
         rig.phase = "catching up"
-        await _read_up(stream.content, heard, talkers)
+        last = await _read_up(stream.content, heard, talkers)
+    if _unheard(heard, talkers):
+        params = {"database": "events"}
+        async with rig.session.get(url, params=params, headers={"Last-Event-ID": last}) as stream:
+            await _read_up(stream.content, heard, talkers)
     await rig.settle()
     measure(rig)
     await judge_events(rig, talkers)
@@ -148,15 +152,19 @@ async def _slow_reader(rig: Rig) -> None:
     }
 
 
-async def _read_up(stream: aiohttp.StreamReader, heard: Kept, talkers: Talkers) -> None:
-    with suppress(TimeoutError):
+async def _read_up(stream: aiohttp.StreamReader, heard: Kept, talkers: Talkers) -> str:
+    """Read until nothing is missing, or the stream ends; where the next one has to go on."""
+    last = ""
+    with suppress(TimeoutError, aiohttp.ClientPayloadError):
         async with asyncio.timeout(CATCH_UP_SECONDS):
-            async for name, _identity, data in _told(stream):
+            async for name, identity, data in _told(stream):
+                last = identity or last
                 _take(heard, name, data)
                 if data.get("data", {}).get("n", -1) + 1 == talkers.said[data.get("topic", "")] and not _unheard(
                     heard, talkers
                 ):
-                    return
+                    break
+    return last
 
 
 def _unheard(heard: Kept, talkers: Talkers) -> int:

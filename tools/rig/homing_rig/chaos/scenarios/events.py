@@ -14,6 +14,7 @@ import aiohttp
 
 from app.mqtt.options import MqttOptions
 from homing_rig.chaos.kept_events import DISAGREE, KEPT, Kept, stale_values
+from homing_rig.chaos.patient_asker import PatientAsker
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE
@@ -39,7 +40,7 @@ DRAIN_SECONDS: Final = 120.0
 """The time that the last events may take to be in."""
 TALKING_DEVICES: Final = 25
 COMMANDS: Final = 10.0
-"""Per second, beside the events."""
+"""The commands per second, beside the events."""
 
 REPEATED: Final = Figure("repeated_per_fault", "<=", 1024, "events that are in the log twice, for each fault")
 REPEATED_UNASKED: Final = Figure(
@@ -56,7 +57,7 @@ KEPT_BY_BROKER: Final = Figure(
 
 async def talkers_of(rig: Rig, padding: int = 120) -> Talkers:
     """Devices that talk, connected."""
-    talkers = Talkers(partial(_login, rig.broker.port), topics_of(rig.devices[:TALKING_DEVICES]), padding)
+    talkers = Talkers(partial(_login, rig.mqtt_port), topics_of(rig.devices[:TALKING_DEVICES]), padding)
     rig.stack.push_async_callback(talkers.stop)
     await talkers.start()
     await rig.nemesis.intake()
@@ -72,14 +73,14 @@ async def judge_events(rig: Rig, talkers: Talkers) -> Kept:
     rig.phase = "reading events"
     async with aiohttp.ClientSession(headers=rig.session.headers) as http:
         (_, first), *others = [(node.name, node.url) for node in rig.nodes.values()]
-        kept = Kept()
-        await kept.read_all(http, first, talkers, DRAIN_SECONDS)
+        kept, asker = Kept(), PatientAsker(http, DRAIN_SECONDS)
+        await kept.read_all(asker, first, talkers, DRAIN_SECONDS)
         differ = 0
         for _, url in others[:1]:
             again = Kept()
-            await again.read(http, url)
+            await again.read(asker, url)
             differ += (again.numbers, again.positions) != (kept.numbers, kept.positions)
-        stale = await stale_values(http, first, talkers)
+        stale = await stale_values(asker, first, talkers)
     nemesis, repeated = rig.nemesis, kept.repeated()
     for number, seconds in enumerate(nemesis.takeovers, start=1):
         rig.recorder.metric("rig", f"takeover.{number}", round(seconds, 3))
@@ -88,6 +89,7 @@ async def judge_events(rig: Rig, talkers: Talkers) -> Kept:
         "events_lost": kept.missing(talkers),
         "events_jumped": kept.jumped(talkers),
         "events_repeated": repeated,
+        "asked_again": asker.again,
         "repeated_per_fault": round(repeated / max(1, len(nemesis.begun)), 1),
         "faults": len(nemesis.begun),
         "faults_left_out": nemesis.counts["left out"],
@@ -136,7 +138,7 @@ async def _talk_alone(rig: Rig) -> None:
     await judge_events(rig, talkers)
 
 
-async def _talk_and_try_again(rig: Rig) -> None:
+async def talk_and_try_again(rig: Rig) -> None:
     """An append whose answer Redis took with it is made again, and is known.
 
     What has no PUBACK the broker sends again to who brings events in next, as a Redis that is away ends the lease.
@@ -245,7 +247,7 @@ E4 = Scenario(
     short=Form(
         seconds=8, events=400, rate=COMMANDS, every=8.0, down=3.0, timeout=30.0, attempt=40.0, settings=SHORT_LOG
     ),
-    act=_talk_and_try_again,
+    act=talk_and_try_again,
     plan=_redis_dies,
 )
 

@@ -28,7 +28,7 @@ from homing_rig.chaos.shared_figures import ANSWERED, NOBODY_WAITS, SOUND, measu
 HOLD: Final = 1800.0
 BRIEF_HOLD: Final = 1.0
 ROUND: Final = 5_000
-"""So many commands are held at once at most: 100,000 of them take as many bytes of the store as 5,000, 20 times."""
+"""The commands that are held at once at most: 100,000 take as many bytes of the store as 5,000, 20 times."""
 ONE_IN: Final = 10
 """One command in so many is cancelled while it waits, another one while nodes die, and beside as many a hold ends."""
 GREETING_SECONDS: Final = 1.0
@@ -44,9 +44,9 @@ class _Books:
 
     kept: list[Call] = field(default_factory=list)
     raced: list[Call] = field(default_factory=list)
-    """Those of them that are cancelled while they may be sent."""
+    """The kept commands that are cancelled while they may be sent."""
     ended: list[Call] = field(default_factory=list)
-    """Those that had their end while their device was away."""
+    """The commands that had their end while their device was away."""
     forgotten: int = 0
 
 

@@ -25,7 +25,8 @@ from homing_rig.chaos.shared_figures import (
 
 SHORTEST_FREEZE: Final = 1.0
 SLOW_BEFORE: Final = 0.8
-"""For so long before a freeze each way to Redis takes longer, so that it meets claims whose reply is not here yet."""
+"""The time before a freeze in which each way to Redis takes longer, so that it meets claims whose reply is not here
+yet."""
 
 STANDS: Final = Figure(
     "stands_s", "<=", 8, "seconds in which no device got anything, at most: lease + 3 s", timing=True

@@ -24,7 +24,7 @@ order = "fifo"
 hold = "1h"
 """
 SILENT_SHARE: Final = 0.02
-"""Of commands that their device never answers, so that others have to wait for their time."""
+"""The share of commands that their device never answers, so that others have to wait for their time."""
 
 
 async def _line_up(rig: Rig) -> None:

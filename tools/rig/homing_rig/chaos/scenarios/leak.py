@@ -21,7 +21,7 @@ RETENTION = 2.0
 UNLIMITED = 1e12
 SILENT = 0.2
 WARM_UP = 0.25
-"""Of the load; after it the memory of a node is compared."""
+"""The share of the load after which the memory of a node is compared."""
 IDLE_SECONDS = 30.0
 POOL = 4
 """Connections to Redis that leases, listening and adoption keep open besides, once they were needed."""

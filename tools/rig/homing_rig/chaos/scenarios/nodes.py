@@ -14,7 +14,8 @@ from homing_rig.chaos.shared_figures import ANSWERED, NOBODY_WAITS, SOUND, measu
 from homing_simulator.families import Request
 
 QUICK_LEASE = {"HOMING_CLUSTER_LEASE": "5s"}
-"""For short forms: as long as in life, as a busy machine keeps nodes waiting for longer than a quick one lasts."""
+"""The lease in short forms, as long as in life: a busy machine keeps nodes waiting for longer than a quick one
+lasts."""
 
 
 def kills_of_any(rng: random.Random, form: Form) -> list[Fault]:
@@ -46,7 +47,7 @@ async def _home_dies(rig: Rig) -> None:
 
 
 SILENT_SHARE = 0.1
-"""Of the devices, who never answer: so the deadlines of a dead node's commands are put to the test as well."""
+"""The share of devices that never answer, so that the deadlines of a dead node's commands are tested as well."""
 
 R2 = Scenario(
     name="R2",

@@ -17,9 +17,9 @@ from homing_rig.chaos.shared_figures import ANSWERED, LOST, SOUND, measure, mill
 from homing_simulator.families import Request
 
 STEP_DOWN_SECONDS = 2.0
-"""By then a node that is cut off from Redis has left its share of the responses to the others."""
+"""A node that is cut off from Redis has left its share of the responses to the others by then."""
 CALM_SHARE = 0.2
-"""Of the load, before the first fault: what the rest is compared with."""
+"""The share of the load before the first fault: the rest is compared with it."""
 
 
 async def _calm_then_storm(rig: Rig) -> None:

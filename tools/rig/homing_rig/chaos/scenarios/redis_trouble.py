@@ -31,6 +31,11 @@ async def _trouble(rig: Rig) -> None:
     await rig.load_with_faults(rig.job())
     await rig.settle()
     measure(rig)
+    measure_trouble(rig)
+
+
+def measure_trouble(rig: Rig) -> None:
+    """Measure how callers got through it, and how soon all was well."""
     refusals = [seconds for reason, seconds in rig.load.refused_in if reason == SHARED]
     rig.measures |= {
         "refusals": len(refusals),
@@ -50,7 +55,7 @@ def _on_redis(kind: Kind, form: Form) -> list[Fault]:
 REFUSED_SOON = Figure("refused_p99_ms", "<=", 500, "p99 of 503 store-unavailable in ms", timing=True)
 SUCCEEDED = Figure("not_succeeded", "=", 0, "callers whose command did not succeed, retries with their key included")
 MOST_SUCCEEDED = Figure("failed_share", "<=", 0.001, "share of callers whose command did not succeed", timing=True)
-"""Whose node could record a command and not send it gets `unsent`, and so do repetitions with that key."""
+"""A caller whose node could record a command and not send it gets `unsent`, and so do repetitions with that key."""
 
 R7 = Scenario(
     name="R7",
@@ -137,7 +142,7 @@ R9 = Scenario(
 
 ON_A_REPLICA = {"HOMING_REDIS_WAIT_REPLICAS": "1"}
 FORGOTTEN = ("command_lost", "answer_lost", "left_outcome", "outcome_changed", "answer_differs", "executed_twice")
-"""What may follow where the store forgets what it has acknowledged."""
+"""The breaches that may follow where the store forgets what it has acknowledged."""
 
 R11 = Scenario(
     name="R11",

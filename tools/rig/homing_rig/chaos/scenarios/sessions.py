@@ -33,9 +33,9 @@ from homing_rig.chaos.shared_figures import (
 from homing_rig.chaos.watcher import OK, Watcher
 
 NOTICING_SECONDS = 5.0
-"""After the last fault, before anybody is asked whether all is well: until then nodes may not know of it."""
+"""The time after the last fault before anybody is asked whether all is well: until then nodes may not know of it."""
 RECOVERY_SECONDS = 60.0
-"""Against hanging."""
+"""A bound against hanging."""
 AFTER_COMMANDS = 120
 GHOST_SECONDS = 30.0
 """The broker counts once a second, and the session of a dead node takes some seconds."""
@@ -46,7 +46,7 @@ LONG_RECORDS = {"HOMING_STORE_RETENTION": "86400s"}
 UNLIMITED = 1e12
 
 SURVIVED = (WRONG, HUNG, NOT_BACK, DIED, REFUSED, TRACEBACKS, PROVOKED)
-"""What holds whatever is forgotten or taken away."""
+"""The figures that hold whatever is forgotten or taken away."""
 AFTERWARDS = Figure("after_unanswered", "=", 0, "commands that were not answered though all nodes were ready again")
 GHOSTS = Figure("ghosts", "=", 0, "shared subscriptions at the broker that belong to no node")
 READY_AGAIN = Figure("return_s", "<=", 5, "seconds from a fault until all nodes were ready again", timing=True)
@@ -116,7 +116,7 @@ def _forgetting(_rng: random.Random, form: Form) -> list[Fault]:
 
 
 FORGOTTEN = ("command_lost", "never_final", "answer_lost", "answer_differs", "executed_twice", "left_outcome")
-"""What nobody can keep whose memory is gone: records, outcomes and idempotency keys from before."""
+"""The breaches that cannot be avoided without a memory of records, outcomes and idempotency keys from before."""
 
 R24 = Scenario(
     name="R24",

@@ -25,9 +25,9 @@ SETTINGS: Final = {
     "HOMING_WEBHOOKS_PLAIN_HTTP": "true",
 }
 TOLD_SECONDS: Final = 120.0
-"""After the last outcome: a claim of a dead node comes back after 30 s, a failed attempt after 5 s."""
+"""The time after the last outcome: a claim of a dead node comes back after 30 s, a failed attempt after 5 s."""
 KNOWN_SECONDS: Final = 2.0
-"""After that all nodes know a new webhook."""
+"""The time after which all nodes know a new webhook."""
 REFUSED_SHARE: Final = 20
 """One in so many events is answered 503 the first time."""
 
