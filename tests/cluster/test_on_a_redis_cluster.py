@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from homing_rig.redis_members import takes_over
 from tests.cluster.harness import Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import NODE_USER, MosquittoProcess, RedisProcess, require_programs
 from tests.sharded import MemberProcess, Sharded, sharded
@@ -75,8 +76,7 @@ async def served(nodes: Cluster, redis: Sharded) -> None:
         assert calm.states == {"succeeded": 300}
         assert calm.wrong == []
         await eventually(lambda: all_connected(redis, nodes=2))
-        await asyncio.to_thread(redis.members[3].ask, "CLUSTER", "FAILOVER")
-        await eventually(redis.members[3].is_primary)
+        assert await asyncio.to_thread(takes_over, redis.members[3])
         await eventually(redis.whole)
         while (again := await client.many(50, 16)).states != {"succeeded": 50}:
             assert again.wrong == []

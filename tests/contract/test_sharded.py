@@ -27,7 +27,7 @@ from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver.slots import SlotMap
 from app.store.redis.driver.store_calls import open_calls
 from app.store.redis.driver.topology import read_slots, slots_of
-from homing_rig.redis_members import PRIMARIES, SLOTS
+from homing_rig.redis_members import PRIMARIES, SLOTS, takes_over
 from tests.contract.store_backends import answer, registration
 from tests.contract.test_cluster import Heard, info, redis_member
 from tests.contract.test_redis_rights import everything
@@ -317,8 +317,7 @@ async def test_a_primary_that_is_replaced_as_planned_sends_its_calls_on(replicat
         writers.start()
         await writers.moves_on(200)
         for primary, replica in zip(replicated.members[:3], replicated.members[3:], strict=True):
-            await asyncio.to_thread(replica.ask, "CLUSTER", "FAILOVER")
-            await eventually(replica.is_primary)
+            assert await asyncio.to_thread(takes_over, replica)
             await eventually(partial(follows, primary))
             await writers.moves_on(200)
         await writers.stop()
@@ -337,8 +336,7 @@ async def test_a_member_of_the_cluster_of_nodes_stays_one_when_primaries_are_rep
         await other.join(info("n2"))
         try:
             for primary, replica in zip(replicated.members[:3], replicated.members[3:], strict=True):
-                await asyncio.to_thread(replica.ask, "CLUSTER", "FAILOVER")
-                await eventually(replica.is_primary)
+                assert await asyncio.to_thread(takes_over, replica)
                 await eventually(partial(follows, primary))
                 await asyncio.to_thread(primary.kill)
                 await eventually(lambda: told(other, heard))

@@ -247,7 +247,7 @@ OF_ITS_OWN: Final = (
     Mutant(open_commands_leak, ("L1",), 1),
     Mutant(rare.places_of_callers_leak, ("L2",), 4, within=30),
     Mutant(rare.progress_reopens, ("I1", "I2", "I4", "I5"), 2),
-    Mutant(redelivered_is_dropped, ("I4",), 2),
+    Mutant(redelivered_is_dropped, ("I4",), 15, within=60),
     Mutant(silence_ends_a_session, ("L1", "I4"), 124, within=150, commands=200, changed=stalled_as_it_stops),
     Mutant(stale_wake_up, ("I2", "I3", "I5")),
     Mutant(rare.survivors_repeat_everything, ("I7",), 21, within=60),

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from redis import Redis
 from redis.crc import key_slot
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from app.core import keys
 from app.core.identifiers import partition_of
@@ -21,6 +21,9 @@ PRIMARIES: Final = 3
 SLOTS: Final = 16_384
 NODE_TIMEOUT_MS: Final = 1500
 LOOK_SECONDS: Final = 0.05
+ASK_AGAIN_SECONDS: Final = 6.0
+"""Redis gives a planned fail-over up after 5 s, and does not begin another by itself."""
+ASKED: Final = 10
 
 
 class Member(Protocol):
@@ -75,6 +78,16 @@ def is_in_step(member: Member) -> bool:
     with suppress(RedisError, OSError):
         role, *rest = member.ask("ROLE")
         return bool(role == "slave" and rest[2] == "connected")
+    return False
+
+
+def takes_over(replica: Member) -> bool:
+    """Let the replica change places with its primary, as planned; True once it has. A busy machine needs attempts."""
+    for _ in range(ASKED):
+        with suppress(ResponseError):
+            replica.ask("CLUSTER", "FAILOVER")
+        if wait_until(lambda: is_primary(replica), ASK_AGAIN_SECONDS, LOOK_SECONDS):
+            return True
     return False
 
 

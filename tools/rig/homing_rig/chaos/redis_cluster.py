@@ -25,14 +25,10 @@ from homing_rig.redis_members import (
     is_primary,
     member_arguments,
     reply,
+    takes_over,
     unite,
 )
 from homing_rig.rights import PASSWORD, RIG_USER
-from homing_rig.services import wait_until
-
-ASK_AGAIN_SECONDS: Final = 6.0
-"""Redis gives a planned fail-over up after five."""
-ASKED: Final = 10
 
 
 class ClusterRedis(RedisProcess):
@@ -156,11 +152,8 @@ def _are_in_step(members: Sequence[ClusterRedis]) -> bool:
 
 
 def _take_over(replica: ClusterRedis) -> None:
-    for _ in range(ASKED):
-        replica.ask("CLUSTER", "FAILOVER")
-        if wait_until(lambda: is_primary(replica), ASK_AGAIN_SECONDS, 0.05):
-            return
-    raise ChaosError(f"{replica.name} never took over: {replica.log_text[-1500:]}")
+    if not takes_over(replica):
+        raise ChaosError(f"{replica.name} never took over: {replica.log_text[-1500:]}")
 
 
 def _part(primary: ClusterRedis, replica: ClusterRedis) -> None:
