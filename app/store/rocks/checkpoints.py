@@ -41,7 +41,8 @@ class CheckpointServer:
         self._folder = folder
         self._make = make
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], asyncio.Task[None]] = {}
+        """The task of who is served, and the one that lends."""
 
     async def start(self) -> None:
         """Listen, in a folder that this process has; where it cannot, that is in the log."""
@@ -57,8 +58,8 @@ class CheckpointServer:
         if server is None:
             return
         server.close()
-        for task in self._serving:
-            task.cancel()
+        for lending in self._serving.values():
+            lending.cancel()
         if self._serving:
             await asyncio.wait(self._serving)
         with suppress(OSError):
@@ -70,14 +71,13 @@ class CheckpointServer:
             await _tell(writer, {"error": "another backup is under way"})
             writer.close()
             return
-        self._serving.add(task)
+        self._serving[task] = asyncio.create_task(self._lend(reader, writer))
         try:
-            await self._lend(reader, writer)
-        except asyncio.CancelledError:
-            pass  # the folder is closed: whoever has the checkpoint sees the connection end
+            with suppress(asyncio.CancelledError):  # the folder is closed, and the connection ends
+                await self._serving[task]
         finally:
-            await asyncio.shield(asyncio.to_thread(self._remove))
-            self._serving.discard(task)
+            await asyncio.to_thread(self._remove)
+            del self._serving[task]
             writer.close()
 
     async def _lend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
