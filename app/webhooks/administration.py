@@ -50,7 +50,7 @@ class EndpointChange:
 
 
 class WebhookAdministrator:
-    """`tenant` is in every call: None for who operates Homing and knows of all, "" where nobody is asked for a key."""
+    """`tenant` is in every call: None for who operates Homing, "" where nobody is asked for a key; both know of all."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class WebhookAdministrator:
 
     async def all(self, tenant: str | None) -> Sequence[Endpoint]:
         """Return those of a tenant, the oldest first."""
-        return [one for one in await self._store.endpoints() if tenant in (None, one.tenant)]
+        return [one for one in await self._store.endpoints() if not tenant or tenant == one.tenant]
 
     async def get(self, tenant: str | None, endpoint_id: str) -> Endpoint:
         """WebhookNotFoundError."""

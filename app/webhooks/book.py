@@ -56,14 +56,15 @@ class EndpointBook:
     def told_of(self, device_id: str, profile: str, method: str, named: Sequence[str] = ()) -> tuple[str, ...]:
         """Return who is told of a command: those whose filter fits, and those that its caller names.
 
-        InvalidInputError for a name that is no endpoint of the device's tenant. UnavailableError before they were read
-        for the first time: a command that is sent then would never be told of.
+        One that was made where nobody is asked for a key is of no tenant, and hears of the devices of all, also after
+        that. InvalidInputError for a name that is no endpoint of the device's tenant, nor of none. UnavailableError
+        before they were read for the first time: a command that is sent then would never be told of.
         """
         if not self.is_read:
             raise UnavailableError("this node has not read yet which webhooks there are")
         for one in named:
             endpoint = self._endpoints.get(one)
-            if endpoint is None or endpoint.tenant != self._tenant_of(device_id):
+            if endpoint is None or endpoint.tenant not in ("", self._tenant_of(device_id)):
                 raise InvalidInputError(
                     "notify", f"{one[:64]!a} is no webhook; allowed: ids that GET /v1/webhooks lists"
                 )
@@ -78,7 +79,7 @@ class EndpointBook:
     def _remember(self, key: tuple[str, str, str]) -> tuple[str, ...]:
         if len(self._wanting) >= _MOST_REMEMBERED:
             self._wanting.clear()
-        tenant = self._tenant_of(key[0])
-        fits = (one.id for one in self._endpoints.values() if one.tenant == tenant and one.wants(*key))
+        tenants = ("", self._tenant_of(key[0]))
+        fits = (one.id for one in self._endpoints.values() if one.tenant in tenants and one.wants(*key))
         found = self._wanting[key] = tuple(fits)
         return found

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from app.core.messages import ReceivedMessage
+from app.fleets.administration import RunOwner
 from app.runtime.system import SystemClock
 from app.store.fleets import KEPT
 from app.store.rules import micros
@@ -374,3 +375,16 @@ async def test_what_is_not_there_is_said_so(rig: Rig) -> None:
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:homing:problem:run-not-found")
     assert (await rig.http.get(f"{RUNS}/run-1")).status_code == 422
     assert (await rig.http.get(f"{nobody}/targets", params={"cursor": "k"})).status_code == 422
+
+
+async def test_a_node_that_asks_nobody_for_a_key_shows_runs_of_before_and_they_can_be_aborted(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It drove those that were begun while nodes asked for keys, and said that there were none."""
+    asked = RunOwner(tenant=None, principal="admin", caller=None)
+    monkeypatch.setattr("app.api.v1.fleets.RunOwner", lambda **_: asked)
+    run = await begin(rig, ["dock-1"])
+    monkeypatch.undo()
+    assert [one["id"] for one in (await rig.http.get(RUNS)).json()["runs"]] == [run["id"]]
+    answer = await post(rig, run, "abort")
+    assert answer.status_code == 200, answer.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +317,15 @@ class TestTenants:
     async def test_without_the_right_it_is_forbidden(self, site: Site) -> None:
         assert (await ask(site.rig, "GET", headers=site.headers("viewer"))).status_code == 403
         assert (await ask(site.rig, "GET")).status_code == 401
+
+
+async def test_a_node_that_asks_nobody_for_a_key_shows_webhooks_of_tenants_and_removes_them(
+    rig: Rig, receiver: Receiver
+) -> None:
+    """They were there, counted towards the most that there can be, and nobody could remove them."""
+    hook = await create(rig, receiver)
+    (made,) = await rig.store.webhooks.endpoints()
+    assert await rig.store.webhooks.put_endpoint(replace(made, tenant="north"), made)
+    assert [one["tenant"] for one in (await ask(rig, "GET")).json()["webhooks"]] == ["north"]
+    assert (await ask(rig, "DELETE", f"/{hook['id']}")).status_code == 204
+    assert (await ask(rig, "GET")).json()["webhooks"] == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.core.errors import StoreUnavailableError, UnavailableError
+from app.core.errors import InvalidInputError, StoreUnavailableError, UnavailableError
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.store.memory.webhooks import MemoryWebhooks
 from app.webhooks.book import MOST_NAMED, MOST_OF_TENANT, EndpointBook
@@ -63,3 +63,17 @@ async def test_every_webhook_that_wants_it_is_told_however_many_there_are() -> N
     assert sorted(book.told_of("dock-1", "dji", "take_off")) == ids
     named = ids[-MOST_NAMED:]
     assert sorted(book.told_of("dock-1", "dji", "take_off", named)) == ids
+
+
+async def test_a_webhook_that_was_made_while_nobody_was_asked_for_a_key_hears_of_the_devices_of_all_tenants() -> None:
+    """Since the nodes asked for keys, it was told nothing any more, and commands that named it were refused."""
+    hooks = MemoryWebhooks(lambda: 1)
+    norths = replace(ALL, id="wh_01M70000000000000000000001", tenant="north")
+    for one in (ALL, norths):
+        await hooks.put_endpoint(one, None)
+    book = EndpointBook(hooks, lambda device: "north" if device == "dock-1" else "south")
+    await book.refresh()
+    assert book.told_of("dock-1", "dji", "take_off") == (ALL.id, norths.id)
+    assert book.told_of("dock-2", "dji", "take_off", [ALL.id]) == (ALL.id,)
+    with pytest.raises(InvalidInputError):
+        book.told_of("dock-2", "dji", "take_off", [norths.id])
