@@ -190,7 +190,9 @@ class Audit(Observer):
         if row is not None:
             row += (state, self._now_us())
             return
-        tenant = None if device_id is None else self._tenant_of(device_id) or None
+        tenant = None
+        with suppress(UnavailableError):  # a node that has just started ends commands before it has read the rules
+            tenant = None if device_id is None else self._tenant_of(device_id) or None
         self._note({"kind": "outcome", "command": command_id, "device": device_id, "tenant": tenant, "state": state})
 
     def _asker(self, device_id: str) -> int:

@@ -144,6 +144,18 @@ async def test_outcomes_of_others_are_told_by_who_ends_them(audit: Audit, store:
     assert [(one["kind"], one["command"]) for one in store.told] == [("outcome", "c9")]
 
 
+async def test_what_ends_before_the_rules_are_known_is_on_record_without_a_tenant(audit: Audit, store: Store) -> None:
+    """After a kill, a node ends what was under way before it has read who owns which device; these had no lines."""
+
+    def unknown(_device: str) -> str:
+        raise UnavailableError("this node does not know yet who may do what")
+
+    audit.begin("node-1/b", lambda _: (None, None), unknown)
+    audit.closed(pending("c1"))
+    await audit.close()
+    assert [(one["command"], one["device"], one["tenant"]) for one in store.told] == [("c1", "dock-1", None)]
+
+
 async def test_lines_are_written_once_though_replies_are_lost(audit: Audit, store: Store) -> None:
     for number in range(2_500):
         audit.registered(registration(f"c{number}"), 0.0)
