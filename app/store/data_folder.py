@@ -83,7 +83,8 @@ class DataFolder:
                 f"{self.path} is a store itself, as HOMING_STORE_URL names one; make a folder, and move this one "
                 f"into it as `store`"
             )
-        if LAYOUT_FILE not in found and found - _OURS:
+        is_made_of_a_store = found - _OURS <= {STORE, DIRECTORY} and (self.path / STORE / _OF_A_STORE).exists()
+        if LAYOUT_FILE not in found and found - _OURS and not is_made_of_a_store:
             raise ConfigurationError(
                 f"{self.path} is not empty, and not a folder of homing up; name a new or empty one"
             )

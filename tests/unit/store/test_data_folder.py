@@ -110,3 +110,23 @@ def test_what_is_no_folder_gets_a_sentence(tmp_path: Path) -> None:
     if Path("/proc/self").exists():
         with pytest.raises(ConfigurationError, match="cannot be used: No such file or directory"):
             DataFolder(Path("/proc/none"))
+
+
+def test_a_store_that_was_moved_into_a_new_folder_is_taken_with_a_directory_or_without(tmp_path: Path) -> None:
+    """As the refusal of a store itself says; the folder was refused then as one of somebody else."""
+    for name, others in (("store-alone", ()), ("with-directory", ("access.db",))):
+        folder = tmp_path / name
+        (folder / "store").mkdir(parents=True)
+        (folder / "store" / "CURRENT").write_text("MANIFEST-000005\n")
+        for one in others:
+            (folder / one).write_bytes(b"SQLite format 3\0")
+        DataFolder(folder).release()
+        assert (folder / "layout.json").exists()
+
+
+def test_a_folder_with_more_than_a_store_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "CURRENT").write_text("MANIFEST-000005\n")
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        DataFolder(tmp_path)
