@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.core.events.event import BEGINNING, END, Entry, Event, Position, Shard
-from app.core.events.reading import Cursor, Reading
-from app.store.events import EventStore
+from app.core.events.reading import Cursor, Reading, Slice
+from app.store.events import ArchivedError, EventStore
 
 MAX_STEP: Final = 1000
 """The number of events of a shard that are read at once."""
@@ -53,7 +53,12 @@ class _ShardSource:
 
     async def read(self, store: EventStore, topic_filter: str, until: Position) -> None:
         after = self._position
-        part = await store.read(self._shard, Reading(topic_filter, after, max(after, until)), self._step)
+        reading = Reading(topic_filter, after, max(after, until))
+        try:
+            part = await store.read(self._shard, reading, self._step)
+        except ArchivedError as error:  # this node knows no cold tier, so what is there is missed
+            border = min(error.until, reading.until)
+            part = Slice([], border, border < reading.until, lost=border)
         same = self._number == self._shard.number
         self.ahead.extend(part.events if same else [one._replace(shard=self._number) for one in part.events])
         self._position, self.more, self.lost = part.position, part.more, max(self.lost, part.lost)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.core.events.event import END, Entry, Event, Shard
 from app.core.events.reading import Cursor, Reading, Slice
 from app.events.merge import MOST_HIDDEN, Merge, MergedPage
-from app.store.events import EventStore
+from app.store.events import ArchivedError, EventStore
 
 POSITIONS = st.sets(st.integers(1, 60), max_size=20)
 DATABASES = ("a", "a", "b", "b")
@@ -65,6 +65,24 @@ async def test_all_shards_read_in_pages_give_every_event_once(shards: list[set[i
             assert given == sorted(given)
             read += given
         assert read == wanted
+
+
+async def test_what_is_in_a_cold_tier_that_the_node_does_not_know_is_lost_and_the_rest_is_read() -> None:
+    """Without HOMING_EVENTS_COLD, a page of a log that had one before was an unexpected failure."""
+
+    class WithoutColdTier(Log):
+        async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
+            if reading.after < 20:
+                raise ArchivedError(20)
+            return await super().read(shard, reading, limit)
+
+    log = WithoutColdTier([{10, 30}, {20, 21}])
+    events, lost, page = [], 0, MergedPage((), log.start, more=True)
+    while page.more:
+        page = await log.page(page.cursor, 1)
+        events += [one.position for one in page.events]
+        lost = max(lost, page.lost)
+    assert (events, lost) == ([21, 30], 20)
 
 
 @given(mine=st.lists(POSITIONS, min_size=1, max_size=4), limit=st.integers(1, 7))
