@@ -182,16 +182,15 @@ class ClientSession:
         """Send it, keep it for later, or drop and count it; nothing if the client may not get it."""
         if not self.permit.may_receive(outgoing.message.topic):
             return
-        if outgoing.qos == 0 and not outgoing.kept:
+        if outgoing.qos == 0:
             if self.outlet is None:
                 return  # [MQTT-3.1.2-5]: QoS 0 need not be kept, and nobody counts on it
-            if self.outlet.saturated:
+            if not outgoing.kept and self.outlet.saturated:
                 self._drop("slow_reader")
-            else:
+                return
+            if not outgoing.kept and not self.waiting.unsure:  # else it would overtake one of its topic
                 self._send_once(outgoing)
-            return
-        if self.outlet is None and outgoing.qos == 0:
-            return
+                return
         while self.waiting and self.full:
             self.forget_oldest("queue_full")
         if not self._room.take(outgoing) and not self._room.take_from_fullest(outgoing):

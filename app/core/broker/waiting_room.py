@@ -20,11 +20,13 @@ LOOK_SECONDS: Final = 1.0
 class Backlog:
     """The messages that wait for one session, the oldest first."""
 
-    __slots__ = ("_waiting", "size")
+    __slots__ = ("_waiting", "size", "unsure")
 
     def __init__(self) -> None:
         self.size = 0
         """Bytes of them, roughly, whoever else holds them."""
+        self.unsure = 0
+        """The number of those with QoS 0."""
         self._waiting: deque[Outgoing] = deque()
 
     def __len__(self) -> int:
@@ -42,11 +44,13 @@ class Backlog:
         """Have it wait."""
         self._waiting.append(outgoing)
         self.size += outgoing.size + outgoing.message.size
+        self.unsure += not outgoing.qos
 
     def popleft(self) -> Outgoing:
         """Take the oldest one out; IndexError where there is none."""
         outgoing = self._waiting.popleft()
         self.size -= outgoing.size + outgoing.message.size
+        self.unsure -= not outgoing.qos
         return outgoing
 
     def take_expired(self, now: float) -> list[Outgoing]:
@@ -55,12 +59,13 @@ class Backlog:
         if expired:
             self._waiting = deque(one for one in self._waiting if not one.message.expired(now))
             self.size -= sum(one.size + one.message.size for one in expired)
+            self.unsure -= sum(not one.qos for one in expired)
         return expired
 
     def clear(self) -> None:
         """Take all out."""
         self._waiting.clear()
-        self.size = 0
+        self.size = self.unsure = 0
 
 
 class WaitingRoom:

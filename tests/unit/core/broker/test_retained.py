@@ -97,6 +97,29 @@ def test_more_retained_messages_than_the_socket_takes_wait() -> None:
     assert payloads(listener.hear()) == [b"%d" % number for number in range(5)]
 
 
+def test_no_message_overtakes_the_one_before_it_of_its_topic() -> None:
+    """A retained message of QoS 0 waits behind one of QoS 1 for which there is no room in the client's window."""
+    bench = BrokerBench()
+    publisher = bench.connected("publisher")
+    for topic, qos in (("t/1", 1), ("t/2", 1), ("t/3", 0)):
+        publisher.publish(topic, b"old", qos, retain=True)
+    client = bench.connected("client", receive_maximum=1)
+    heard = [one for one in client.subscribe("t/#") if isinstance(one, Publish)]
+    publisher.publish("t/3", b"new", retain=True)
+    publisher.publish("t/3", b"newer")
+    assert client.hear() == []
+    for one in heard:
+        heard += [more for more in client.ack(PacketType.PUBACK, one.packet_id) if isinstance(more, Publish)]
+        if len(heard) > 2:
+            break
+    assert [(one.topic, one.payload) for one in heard] == [
+        *(("t/1", b"old"), ("t/2", b"old")),
+        *(("t/3", b"old"), ("t/3", b"new"), ("t/3", b"newer")),
+    ]
+    publisher.publish("t/3", b"last")
+    assert payloads(client.hear()) == [b"last"], "nothing waits any more"
+
+
 def test_there_is_room_for_so_many() -> None:
     bench = BrokerBench(retained=2)
     client = bench.connected("a")
