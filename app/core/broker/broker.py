@@ -10,7 +10,7 @@ from typing import Final
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketError, Property, ReasonCode
 from app.core.broker.connection import BrokerConnection, ClientLink
-from app.core.broker.handouts import MESSAGE_STEPS
+from app.core.broker.handouts import MESSAGE_STEPS, HandoutTurns
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connect, FilterOptions, WillMessage
@@ -56,6 +56,7 @@ class Broker:
         self.retained: Final = RetainedMessages(bounds, self.journal)
         self.peers: Final = PeerLimits(bounds, self.now)
         self.take_overs: Final = TakeOvers(self.now)
+        self.handout_turns: Final = HandoutTurns(self.now)
         self.subscriptions: Final = SubscriptionTable(self._best)
         self.sessions: Final[dict[str, ClientSession]] = {}
         self.connections: Final[set[BrokerConnection]] = set()

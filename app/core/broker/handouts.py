@@ -6,7 +6,7 @@ A SUBSCRIBE has room for 60,000 filters, and each of them may look at all topics
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from app.core.broker.packets import FilterOptions
@@ -17,9 +17,32 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 10_000
 """Steps for one client in one go: to look at a level of topics is one, to hand a message over is MESSAGE_STEPS."""
+AT_LEAST: Final = 100
+"""Steps for one client in one go, however many others wait for theirs: who asks for little waits for nobody."""
 A_SECOND: Final = 200_000
-"""Steps for one client in a second, if one go is not enough."""
+"""Steps for all clients in a second, if one go is not enough."""
 MESSAGE_STEPS: Final = 10
+
+
+class HandoutTurns:
+    """The steps of all clients: the goes of many follow each other, so that others are served in between."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._free_at = 0.0
+        """The instant at which the steps that were taken are paid for."""
+
+    @property
+    def steps(self) -> int:
+        """The steps of one go at this moment."""
+        owed = round(max(0.0, self._free_at - self._now()) * A_SECOND)
+        return max(min(AT_LEAST, AT_ONCE), AT_ONCE - owed)
+
+    def wait_after(self, taken: int) -> float:
+        """Take note of the steps of a go; the seconds after which the next one is due."""
+        now = self._now()
+        self._free_at = max(now, self._free_at) + taken / A_SECOND
+        return self._free_at - now
 
 
 class RetainedHandout:
@@ -41,12 +64,14 @@ class RetainedHandout:
 
     def go_on(self) -> None:
         """Give as much as may be at once."""
-        self.wait, taken = None, 0
+        turns = self._broker.handout_turns
+        self.wait, taken, most = None, 0, turns.steps
         for steps in self._steps:
             taken += steps
-            if taken >= AT_ONCE:
-                self.wait = taken / A_SECOND
+            if taken >= most:
+                self.wait = turns.wait_after(taken)
                 return
+        turns.wait_after(taken)
 
     def _give(self, session: ClientSession) -> Iterator[int]:
         while self._asked:

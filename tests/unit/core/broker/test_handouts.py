@@ -45,6 +45,30 @@ def test_filters_that_bring_nothing_take_turns_with_others() -> None:
     assert len(goes) > 10
 
 
+@pytest.mark.parametrize("topics", [TOPICS, handouts.AT_ONCE // handouts.MESSAGE_STEPS - 10])
+def test_many_clients_share_the_steps_of_one(topics: int) -> None:
+    """All dashboards come back after a restart: each had its thousand messages in the same moment."""
+    bench = patient(topics)
+    heard = 0
+    for number in range(60):
+        client = bench.connected(f"client-{number}")
+        heard += len(client.say(Subscribe(1, (FilterOptions("#", 0),)))) - 1
+        assert client.connection.wait is not None or not number
+    assert heard * handouts.MESSAGE_STEPS < 2 * handouts.AT_ONCE
+    waiting = [one for one in bench.broker.connections if one.wait is not None]
+    assert len(waiting) >= 59
+    assert max(one.wait or 0 for one in waiting) >= heard * handouts.MESSAGE_STEPS / handouts.A_SECOND
+
+
+def test_a_client_that_asks_for_little_waits_for_nobody() -> None:
+    bench = patient(TOPICS)
+    for number in range(60):
+        bench.connected(f"client-{number}").say(Subscribe(1, (FilterOptions("#", 0),)))
+    client = bench.connected("client")
+    assert payloads(client.say(Subscribe(1, (FilterOptions("t/7", 0),)))) == [b"7"]
+    assert client.connection.wait is None
+
+
 def test_messages_that_a_client_may_not_have_take_turns_as_well() -> None:
     """A device may subscribe to `#`, and gets what it may have of it."""
     bench = BrokerBench(Book())
