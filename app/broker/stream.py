@@ -64,6 +64,7 @@ class ClientStream(PausableLink):
             self._read(self._connection, data)
             return
         self._early += data
+        self._broker.hold_unfinished(self._connection, len(self._early), anew=False)
         if len(self._early) > self._broker.bounds.connect_bytes:
             self.pause_reading()
 

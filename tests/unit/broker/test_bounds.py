@@ -162,6 +162,25 @@ async def test_halves_of_packets_are_bounded_together() -> None:
     assert bench.broker.unfinished.taken == 0
 
 
+async def test_what_comes_too_early_is_bounded_with_the_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a client says before it has the messages that it asked for waits here."""
+    monkeypatch.setattr(handouts, "AT_ONCE", 1)
+    monkeypatch.setattr(handouts, "A_SECOND", 0.001)
+    bench = BrokerBench(packet_bytes=1_000, connect_bytes=1_000, waiting_bytes=0)  # which leaves room for 4,000 bytes
+    streams = []
+    for number in range(3):
+        streams.append(stream_of(bench.broker))
+        streams[-1].feed(encode(Connect(V5, f"c{number}"), V5))
+        streams[-1].feed(encode(Subscribe(1, (FilterOptions("#", 0),)), V5))
+        await said(streams[-1])
+        streams[-1].feed(bytes(1_500))
+    assert bench.broker.unfinished.taken == 3_000
+    assert isinstance((await said(streams[0]))[-1], Disconnect), "its bytes have waited longest"
+    for one in streams:
+        one.lost()
+    assert bench.broker.unfinished.taken == 0
+
+
 async def test_all_clients_at_once_are_answered() -> None:
     async with running_broker(BrokerBounds(connections=CLIENTS)) as running:
 
