@@ -10,7 +10,7 @@ from typing import Final
 from app.core.broker.bounds import BrokerBounds
 from app.core.broker.codes import PacketError, Property, ReasonCode
 from app.core.broker.connection import BrokerConnection, ClientLink
-from app.core.broker.handouts import MESSAGE_STEPS, HandoutTurns
+from app.core.broker.handouts import AT_LEAST, MESSAGE_STEPS, HandoutTurns
 from app.core.broker.journal import BrokerJournal
 from app.core.broker.message import Message, expiry_of, handed_on
 from app.core.broker.packets import Connect, FilterOptions, WillMessage
@@ -213,9 +213,13 @@ class Broker:
         if session.full:
             self.counters["broker.dropped.queue_full"] += 1
             return
+        paid = 0
+        if self.handout_turns.owed and self.retained.is_wide(options.topic_filter, AT_LEAST):
+            paid = len(self.retained)  # before it is looked for, which is one step that nobody can interrupt
+            yield AT_LEAST + paid
         looked = self.retained.looked
         found = self.retained.matching(options.topic_filter, self.now())
-        yield self.retained.looked - looked
+        yield max(0, self.retained.looked - looked - paid)
         for one in found:
             if options.no_local and one.publisher == session.client_id:
                 continue  # [MQTT-3.8.3-3]

@@ -33,10 +33,14 @@ class HandoutTurns:
         """The instant at which the steps that were taken are paid for."""
 
     @property
+    def owed(self) -> int:
+        """The steps that were taken, and are not paid for yet."""
+        return round(max(0.0, self._free_at - self._now()) * A_SECOND)
+
+    @property
     def steps(self) -> int:
         """The steps of one go at this moment."""
-        owed = round(max(0.0, self._free_at - self._now()) * A_SECOND)
-        return max(min(AT_LEAST, AT_ONCE), AT_ONCE - owed)
+        return max(min(AT_LEAST, AT_ONCE), AT_ONCE - self.owed)
 
     def wait_after(self, taken: int) -> float:
         """Take note of the steps of a go; the seconds after which the next one is due."""

@@ -128,6 +128,25 @@ class RetainedMessages:
                 self.remove(one.topic)
         return [one for one in found if not one.expired(now)]
 
+    def is_wide(self, topic_filter: str, levels: int) -> bool:
+        """True if a filter looks at more than so many levels."""
+        return self._left(self._root, topic_filter.split("/"), levels, first=True) < 0
+
+    def _left(self, level: _Level, wanted: list[str], left: int, *, first: bool = False) -> int:
+        """Look at levels as `_below` does, until none is left to be looked at."""
+        left -= 1
+        if not wanted or left < 0:
+            return left
+        name, rest = wanted[0], wanted[1:]
+        if name not in ("+", "#"):
+            return self._left(level.below[name], rest, left) if name in level.below else left
+        for one, below in level.below.items():
+            if not (first and one.startswith("$")):
+                left = self._left(below, wanted if name == "#" else rest, left)
+                if left < 0:
+                    break
+        return left
+
     def _note_expiry(self, message: Message) -> None:
         if message.expires_at is None:
             return

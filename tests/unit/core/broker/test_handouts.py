@@ -49,12 +49,12 @@ def test_filters_that_bring_nothing_take_turns_with_others() -> None:
 def test_many_clients_share_the_steps_of_one(topics: int) -> None:
     """All dashboards come back after a restart: each had its thousand messages in the same moment."""
     bench = patient(topics)
-    heard = 0
+    heard, looked = 0, bench.broker.retained.looked
     for number in range(60):
         client = bench.connected(f"client-{number}")
         heard += len(client.say(Subscribe(1, (FilterOptions("#", 0),)))) - 1
         assert client.connection.wait is not None or not number
-    assert heard * handouts.MESSAGE_STEPS < 2 * handouts.AT_ONCE
+    assert heard * handouts.MESSAGE_STEPS + bench.broker.retained.looked - looked < 3 * handouts.AT_ONCE
     waiting = [one for one in bench.broker.connections if one.wait is not None]
     assert len(waiting) >= 59
     assert max(one.wait or 0 for one in waiting) >= heard * handouts.MESSAGE_STEPS / handouts.A_SECOND
@@ -65,7 +65,7 @@ def test_a_client_that_asks_for_little_waits_for_nobody() -> None:
     for number in range(60):
         bench.connected(f"client-{number}").say(Subscribe(1, (FilterOptions("#", 0),)))
     client = bench.connected("client")
-    assert payloads(client.say(Subscribe(1, (FilterOptions("t/7", 0),)))) == [b"7"]
+    assert payloads(client.say(Subscribe(1, (FilterOptions("t/7/#", 0),)))) == [b"7"]
     assert client.connection.wait is None
 
 
