@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from app.core.broker.codes import PacketType
 from app.core.broker.connection import ClientLink
+from app.core.broker.unsent import UnsentBytes
 
 HELD_BYTES: Final = 262_144
 """The bytes of a connection that may be held back: above, messages wait in its session, and nothing is read from it."""
@@ -30,9 +31,13 @@ class PausableLink(ClientLink, Protocol):
 
 
 class SyncGate:
-    """All connections of a broker. `notice` is called when something is held back for the first time after `seal`."""
+    """All connections of a broker. `notice` is called when something is held back for the first time after `seal`.
 
-    def __init__(self, notice: Callable[[], None]) -> None:
+    What is held back counts as `unsent`.
+    """
+
+    def __init__(self, notice: Callable[[], None], unsent: UnsentBytes) -> None:
+        self.unsent: Final = unsent
         self._notice = notice
         self._held: dict[GatedLink, None] = {}
         self._sealed: dict[GatedLink, None] = {}
@@ -97,7 +102,7 @@ class GatedLink:
             self._link.write(data)
             return
         self._said.append(data)
-        self._held += len(data)
+        self._hold(len(data))
         if self._held > HELD_BYTES and not self._paused:
             self._paused = True
             self._link.pause_reading()
@@ -117,7 +122,7 @@ class GatedLink:
     def release(self) -> None:
         """Let that leave."""
         was_saturated = self.saturated
-        self._held -= len(self._sealed)
+        self._hold(-len(self._sealed))
         data, self._sealed = self._sealed, b""
         self._link.write(data)
         if self._paused and self._held <= HELD_BYTES:
@@ -131,8 +136,13 @@ class GatedLink:
     def drop(self) -> None:
         """Close the socket without what is held back."""
         self._said.clear()
-        self._sealed, self._held, self._closing = b"", 0, True
+        self._hold(-self._held)
+        self._sealed, self._closing = b"", True
         self._link.close()
+
+    def _hold(self, more: int) -> None:
+        self._held += more
+        self._gate.unsent.held += more
 
 
 def _promises_nothing(data: bytes) -> bool:

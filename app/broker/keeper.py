@@ -59,7 +59,7 @@ class SessionKeeper:
     def __init__(self, broker: Broker, store: SessionStore) -> None:
         self._broker = broker
         self._store = store
-        self._gate = SyncGate(self._look)
+        self._gate = SyncGate(self._look, broker.unsent)
         self._serving: asyncio.Task[None] | None = None
         self._open = False
         self._mistake: BaseException | None = None

@@ -75,6 +75,7 @@ class BrokerListener:
         for one in self._sockets:
             await self._serve(one)
         self._is_open = True
+        self._broker.unsent.notice = lambda: self._look_in(0)
         self._figures.tick()
         while True:
             await asyncio.sleep(TICK_SECONDS)
@@ -120,6 +121,14 @@ class BrokerListener:
         host, port = one.listener.getsockname()[:2]
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         structlog.get_logger().info("broker_listens", address=address, tls=one.certificate is not None)
+
+    def _look_in(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Let those go on who have waited until others have read."""
+        if self._is_open and (again := self._broker.unsent.look()) is not None:
+            self._look_in(again)
 
     def _weigh(self) -> None:
         most = self._broker.bounds.process_bytes
@@ -184,15 +193,23 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
+    @property
+    def unsent(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
     def write(self, data: bytes) -> None:
         transport = self._transport
         if transport is None or self._ended or transport.is_closing():
             return
         if transport.get_write_buffer_size() > MOST_UNSENT_BYTES:
-            self._broker.counters["broker.refused.not_read"] += 1
-            transport.abort()
+            self.give_up()
             return
         self._broker.counters["broker.sent_bytes"] += len(data)
+        self._broker.unsent.said(len(data))
         transport.write(data)
 
     def close(self) -> None:

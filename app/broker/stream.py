@@ -48,6 +48,7 @@ class ClientStream(PausableLink):
 
     def begin(self, peer: str = "", certificate: ClientCertificate | None = None) -> None:
         """Let the broker know of it, of the peer if its peers are limited there, and of what the client has shown."""
+        self._broker.unsent.links.add(self)
         if self._keeper is None:
             self._connection = self._broker.open(self, peer, certificate)
             return
@@ -70,6 +71,7 @@ class ClientStream(PausableLink):
 
     def lost(self) -> None:
         """The connection has ended."""
+        self._broker.unsent.links.discard(self)
         if self._resuming is not None:
             self._resuming.cancel()
         if self._connection is not None:
@@ -115,6 +117,21 @@ class ClientStream(PausableLink):
         self._saturated = False
         if self._connection is not None:
             self._connection.drained()
+
+    def give_up(self) -> None:
+        """See UnsentLink."""
+        self._broker.unsent.links.discard(self)
+        self._broker.counters["broker.refused.not_read"] += 1
+        self.abort()
+
+    @property
+    @abstractmethod
+    def unsent(self) -> int:
+        """See UnsentLink."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """End the connection without what was said."""
 
     @abstractmethod
     def write(self, data: bytes) -> None:
@@ -167,15 +184,24 @@ class MessageStream(ClientStream):
         if self._closing:
             return
         if self._size > MOST_UNSENT_BYTES:
-            self._broker.counters["broker.refused.not_read"] += 1
-            self._unsent.clear()
-            self.close()
+            self.give_up()
             return
         self._broker.counters["broker.sent_bytes"] += len(data)
+        self._broker.unsent.said(len(data))
         self._unsent.append(data)
         self._size += len(data)
         self._saturated = self._saturated or self._size > UNSENT_BYTES
         self._filled.set()
+
+    @property
+    def unsent(self) -> int:
+        """See UnsentLink."""
+        return self._size
+
+    def abort(self) -> None:
+        """See ClientStream."""
+        self._unsent.clear()
+        self.close()
 
     def close(self) -> None:
         """See ClientLink."""

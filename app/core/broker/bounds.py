@@ -64,3 +64,8 @@ class BrokerBounds:
     def unfinished_bytes(self) -> int:
         """Bytes of all packets whose rest has not come yet."""
         return max(self.waiting_bytes // 4, 4 * self.packet_bytes)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the sockets of all connections have not taken, beyond which messages wait in their sessions."""
+        return max(self.waiting_bytes // 4, 4 * self.packet_bytes)

@@ -21,6 +21,7 @@ from app.core.broker.session import ClientSession, Outgoing
 from app.core.broker.subscriptions import Receiver, SubscriptionTable
 from app.core.broker.takeovers import TakeOvers
 from app.core.broker.unfinished import UnfinishedPackets
+from app.core.broker.unsent import UnsentBytes
 from app.core.broker.waiting_room import WaitingRoom
 from app.core.clock import Clock
 
@@ -61,6 +62,7 @@ class Broker:
         self.sessions: Final[dict[str, ClientSession]] = {}
         self.connections: Final[set[BrokerConnection]] = set()
         self.unfinished: Final[UnfinishedPackets[BrokerConnection]] = UnfinishedPackets(bounds.unfinished_bytes)
+        self.unsent: Final = UnsentBytes(bounds.unsent_bytes, self.now)
         self.arriving = 0
         """Connections that the broker will open if their handshake succeeds."""
         self.unavailable = False
@@ -163,6 +165,7 @@ class Broker:
             client_id,
             bounds=self.bounds,
             room=self._room,
+            unsent=self.unsent,
             counters=self.counters,
             now=self.now,
             journal=self.journal,

@@ -14,6 +14,7 @@ from app.core.broker.message import OVERHEAD, Message
 from app.core.broker.packets import Packet, Publish, PublishAck, WillMessage
 from app.core.broker.rights import ANYBODY, Permit
 from app.core.broker.subscriptions import Subscribed
+from app.core.broker.unsent import UnsentBytes
 from app.core.broker.waiting_room import Backlog, WaitingRoom
 
 MOST_PACKET_IDS: Final = 65_535
@@ -70,6 +71,7 @@ class ClientSession:
         *,
         bounds: BrokerBounds,
         room: WaitingRoom,
+        unsent: UnsentBytes,
         counters: Counter[str],
         now: Callable[[], float],
         journal: BrokerJournal,
@@ -95,6 +97,7 @@ class ClientSession:
         self.outlet: ClientOutlet | None = None
         self._bounds = bounds
         self._room = room
+        self._unsent = unsent
         self._counters = counters
         self._now = now
         self._journal = journal
@@ -188,7 +191,8 @@ class ClientSession:
             if not outgoing.kept and self.outlet.saturated:
                 self._drop("slow_reader")
                 return
-            if not outgoing.kept and not self.waiting.unsure:  # else it would overtake one of its topic
+            # If one waits already, this one would overtake it, which may be of its topic.
+            if not (outgoing.kept or self.waiting.unsure or self._unsent.full):
                 self._send_once(outgoing)
                 return
         while self.waiting and self.full:
@@ -284,14 +288,16 @@ class ClientSession:
         if outlet is None:
             return
         # A client may come back with a smaller Receive Maximum than it had.
-        while self._again and not outlet.saturated and len(self.inflight) - len(self._again) < outlet.window:
+        while self._again and len(self.inflight) - len(self._again) < outlet.window and self._may_send(outlet):
             packet_id = self._again.popleft()
             if packet_id in self.inflight and self._may_have(self.inflight[packet_id]):
                 self._send(packet_id, self.inflight[packet_id])
             elif packet_id in self.inflight:
                 self._forget(packet_id)
-        while self.waiting and not self._again and not outlet.saturated:
+        while self.waiting and not self._again:
             if self.waiting.first.qos and len(self.inflight) >= outlet.window:
+                return
+            if not self._may_send(outlet):
                 return
             outgoing = self.waiting.popleft()
             if not self._may_have(outgoing):
@@ -305,6 +311,15 @@ class ClientSession:
             else:
                 self._send_once(outgoing)
                 self._let_go(outgoing)
+
+    def _may_send(self, outlet: ClientOutlet) -> bool:
+        """False while its socket, or all of them together, have to take other things first."""
+        if outlet.saturated:
+            return False
+        if self._unsent.full:
+            self._unsent.wait(self)
+            return False
+        return True
 
     def _may_have(self, outgoing: Outgoing) -> bool:
         """True if the client may get it; the session may be from before a restart, when other rules counted."""

@@ -163,7 +163,7 @@ async def test_halves_of_packets_are_bounded_together() -> None:
 
 
 async def test_what_comes_too_early_is_bounded_with_the_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a client says before it has the messages that it asked for waits here."""
+    """Bytes of a client that has not got the messages that it asked for wait here."""
     monkeypatch.setattr(handouts, "AT_ONCE", 1)
     monkeypatch.setattr(handouts, "A_SECOND", 0.001)
     bench = BrokerBench(packet_bytes=1_000, connect_bytes=1_000, waiting_bytes=0)  # which leaves room for 4,000 bytes

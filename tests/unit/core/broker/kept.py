@@ -89,7 +89,7 @@ class KeptBench(BrokerBench):
 
     def _begin(self) -> None:
         self.clock.booted = self.clock.now - 50
-        self.gate = SyncGate(lambda: None)
         self.broker = self.new_broker(BrokerJournal(keeps=True))
+        self.gate = SyncGate(lambda: None, self.broker.unsent)
         self.damaged |= restore(self.broker, self.disk)
         self.settle()

@@ -52,6 +52,15 @@ class FuzzStream(ClientStream):
         self._answers = Framing()
         self.begin()
 
+    @property
+    def unsent(self) -> int:
+        """See UnsentLink."""
+        return 0
+
+    def abort(self) -> None:
+        """See ClientStream."""
+        self.close()
+
     def write(self, data: bytes) -> None:
         """Read what the broker says; see ClientLink."""
         if self.ended:
