@@ -349,7 +349,7 @@ class BrokerConnection:
             if reason < ReasonCode.UNSPECIFIED_ERROR and wanted and not options.topic_filter.startswith(SHARED):
                 retained.append(options)
         self._answer(packets.Suback(packet.packet_id, tuple(reasons)))
-        self._handout.ask(session, retained, (identifier,) if identifier else ())
+        self._handout.ask(session, len(packet.filters), retained, (identifier,) if identifier else ())
 
     def _subscribed(self, subscribed: Subscribed, session: ClientSession) -> tuple[ReasonCode, bool]:
         bounds, options = self._broker.bounds, subscribed.options
@@ -374,6 +374,7 @@ class BrokerConnection:
             removed = self._broker.subscriptions.remove(session.client_id, name)
             reasons.append(ReasonCode.SUCCESS if removed else ReasonCode.NO_SUBSCRIPTION_EXISTED)
         self._answer(packets.Unsuback(packet.packet_id, tuple(reasons)))
+        self._handout.ask(session, len(packet.filters))
 
     def _leave(self, packet: packets.Disconnect, session: ClientSession) -> None:
         if Property.SESSION_EXPIRY_INTERVAL in packet.properties.values:

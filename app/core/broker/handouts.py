@@ -59,11 +59,20 @@ class RetainedHandout:
         self._asked: deque[tuple[FilterOptions, tuple[int, ...]]] = deque()
         self._steps: Iterator[int] = iter(())
 
-    def ask(self, session: ClientSession, filters: Iterable[FilterOptions], identifiers: tuple[int, ...]) -> None:
-        """Give the session what is retained for these subscriptions, after what it has asked for before."""
+    def ask(
+        self,
+        session: ClientSession,
+        steps: int,
+        filters: Iterable[FilterOptions] = (),
+        identifiers: tuple[int, ...] = (),
+    ) -> None:
+        """Give the session what is retained for these subscriptions, after what it has asked for before.
+
+        `steps` were taken to read what it asks for.
+        """
         self._asked.extend((one, identifiers) for one in filters)
         if self.wait is None:
-            self._steps = self._give(session)
+            self._steps = self._give(session, steps)
             self.go_on()
 
     def go_on(self) -> None:
@@ -77,6 +86,7 @@ class RetainedHandout:
                 return
         turns.wait_after(taken)
 
-    def _give(self, session: ClientSession) -> Iterator[int]:
+    def _give(self, session: ClientSession, steps: int) -> Iterator[int]:
+        yield steps
         while self._asked:
             yield from self._broker.give_retained(session, *self._asked.popleft())

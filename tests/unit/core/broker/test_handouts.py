@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.broker import handouts
-from app.core.broker.packets import FilterOptions, Publish, Suback, Subscribe
+from app.core.broker.packets import FilterOptions, Publish, Suback, Subscribe, Unsuback, Unsubscribe
 from tests.unit.core.broker.doors import Book, knock
 from tests.unit.core.broker.peers import BrokerBench, Peer, payloads
 
@@ -58,6 +58,24 @@ def test_many_clients_share_the_steps_of_one(topics: int) -> None:
     waiting = [one for one in bench.broker.connections if one.wait is not None]
     assert len(waiting) >= 59
     assert max(one.wait or 0 for one in waiting) >= heard * handouts.MESSAGE_STEPS / handouts.A_SECOND
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Subscribe(1, tuple(FilterOptions(f"$share/g/{one % 2_000}") for one in range(20_000))),
+        Subscribe(1, tuple(FilterOptions(f"t/{one}", retain_handling=2) for one in range(20_000))),
+        Unsubscribe(1, tuple(f"t/{one}" for one in range(20_000))),
+    ],
+    ids=["shares and refusals", "no retained messages", "UNSUBSCRIBE"],
+)
+def test_a_packet_of_many_filters_is_paid_for(packet: Subscribe | Unsubscribe) -> None:
+    """A quarter of a second goes by with each one, and a client may have sent a hundred of them."""
+    bench = patient(0)
+    client = bench.connected("client")
+    (answer,) = client.say(packet)
+    assert isinstance(answer, Suback | Unsuback), "it is answered at once"
+    assert client.connection.wait == pytest.approx(20_000 / handouts.A_SECOND)
 
 
 def test_a_client_that_asks_for_little_waits_for_nobody() -> None:
