@@ -13,6 +13,7 @@ from app.core.broker.codes import PacketError, PacketType, protocol_error
 from app.core.broker.connection import BrokerConnection, ClientLink
 from app.core.broker.decoder import decode
 from app.core.broker.rights import ClientCertificate
+from app.core.broker.unsent import SMALL_MESSAGE
 from app.core.broker.wire import Framing
 
 UNSENT_BYTES: Final = 262_144
@@ -39,7 +40,7 @@ class ClientStream(PausableLink):
     @property
     def saturated(self) -> bool:
         """See ClientLink."""
-        return self._saturated
+        return self._saturated or (self.unsent > SMALL_MESSAGE and self._broker.unsent.full)
 
     @property
     def unread(self) -> bool:
@@ -165,7 +166,7 @@ class MessageStream(ClientStream):
     async def outgoing(self) -> bytes:
         """Return what is to be sent next, once it is there; empty when the broker has closed and all was sent."""
         self._size = 0
-        if self.saturated:
+        if self._saturated:
             self.drained()
         while not self._unsent and not self._closing:
             self._filled.clear()

@@ -14,7 +14,7 @@ from app.core.broker.message import OVERHEAD, Message
 from app.core.broker.packets import Packet, Publish, PublishAck, WillMessage
 from app.core.broker.rights import ANYBODY, Permit
 from app.core.broker.subscriptions import Subscribed
-from app.core.broker.unsent import UnsentBytes
+from app.core.broker.unsent import SMALL_MESSAGE, UnsentBytes
 from app.core.broker.waiting_room import Backlog, WaitingRoom
 
 MOST_PACKET_IDS: Final = 65_535
@@ -188,13 +188,13 @@ class ClientSession:
         if outgoing.qos == 0:
             if self.outlet is None:
                 return  # [MQTT-3.1.2-5]: QoS 0 need not be kept, and nobody counts on it
-            if not outgoing.kept and self.outlet.saturated:
-                self._drop("slow_reader")
-                return
-            # If one waits already, this one would overtake it, which may be of its topic.
-            if not (outgoing.kept or self.waiting.unsure or self._unsent.full):
-                self._send_once(outgoing)
-                return
+            if not outgoing.kept and not self._unsent.full:
+                if self.outlet.saturated:
+                    self._drop("slow_reader")
+                    return
+                if not self.waiting.unsure:  # else it would overtake one that waits, which may be of its topic
+                    self._send_once(outgoing)
+                    return
         while self.waiting and self.full:
             self.forget_oldest("queue_full")
         if not self._room.take(outgoing) and not self._room.take_from_fullest(outgoing):
@@ -288,16 +288,15 @@ class ClientSession:
         if outlet is None:
             return
         # A client may come back with a smaller Receive Maximum than it had.
-        while self._again and len(self.inflight) - len(self._again) < outlet.window and self._may_send(outlet):
-            packet_id = self._again.popleft()
-            if packet_id in self.inflight and self._may_have(self.inflight[packet_id]):
-                self._send(packet_id, self.inflight[packet_id])
-            elif packet_id in self.inflight:
-                self._forget(packet_id)
+        while self._again and len(self.inflight) - len(self._again) < outlet.window:
+            again = self.inflight.get(self._again[0])
+            if not self._may_send(again, outlet):
+                return
+            self._say_again(self._again.popleft(), again)
         while self.waiting and not self._again:
             if self.waiting.first.qos and len(self.inflight) >= outlet.window:
                 return
-            if not self._may_send(outlet):
+            if not self._may_send(self.waiting.first, outlet):
                 return
             outgoing = self.waiting.popleft()
             if not self._may_have(outgoing):
@@ -312,14 +311,21 @@ class ClientSession:
                 self._send_once(outgoing)
                 self._let_go(outgoing)
 
-    def _may_send(self, outlet: ClientOutlet) -> bool:
+    def _say_again(self, packet_id: int, outgoing: Outgoing | None) -> None:
+        if outgoing is None:
+            return  # it was acknowledged meanwhile
+        if self._may_have(outgoing):
+            self._send(packet_id, outgoing)
+        else:
+            self._forget(packet_id)
+
+    def _may_send(self, outgoing: Outgoing | None, outlet: ClientOutlet) -> bool:
         """False while its socket, or all of them together, have to take other things first."""
-        if outlet.saturated:
-            return False
-        if self._unsent.full:
+        is_large = outgoing is not None and outgoing.message.size > SMALL_MESSAGE
+        if self._unsent.full and (is_large or outlet.saturated):
             self._unsent.wait(self)
             return False
-        return True
+        return not outlet.saturated
 
     def _may_have(self, outgoing: Outgoing) -> bool:
         """True if the client may get it; the session may be from before a restart, when other rules counted."""

@@ -12,6 +12,8 @@ from typing import Final, Protocol
 STALLED_SECONDS: Final = 10.0
 """A client that reads nothing for so long, while others have to wait for it, has to go."""
 AGAIN_SECONDS: Final = 0.05
+SMALL_MESSAGE: Final = 4_096
+"""Bytes that a client may always have unsent: commands and their answers wait for nobody who reads nothing."""
 
 
 class UnsentLink(Protocol):
@@ -69,17 +71,16 @@ class UnsentBytes:
             self.notice()
 
     def look(self) -> float | None:
-        """Let go on who has waited, as far as there is room; the seconds until the next look, if there is to be one."""
+        """Let those who wait go on, as far as they may; the seconds until the next look, if there is to be one."""
         self._said = 0
         self._left = sum(link.unsent for link in self.links)
         if self.full:
             self._end_stalled()
         else:
             self._stalled.clear()
-        while self._waiting and not self.full:
-            session = next(iter(self._waiting))
-            del self._waiting[session]
-            session.pump()
+        waiting, self._waiting = self._waiting, {}
+        for session in waiting:
+            session.pump()  # and it waits again, in its place, if there is no room
         self._noticed = bool(self._waiting)
         if not self._noticed:
             return None

@@ -12,15 +12,15 @@ from app.core.broker.codes import ProtocolVersion
 from app.core.broker.decoder import decode
 from app.core.broker.encoder import encode
 from app.core.broker.packets import Connect, FilterOptions, Packet, Publish, Subscribe
-from app.core.broker.unsent import AGAIN_SECONDS, STALLED_SECONDS, UnsentBytes
+from app.core.broker.unsent import AGAIN_SECONDS, SMALL_MESSAGE, STALLED_SECONDS, UnsentBytes
 from app.core.broker.wire import Framing
 from tests.broker import running_broker
 from tests.unit.core.broker.peers import V5, BrokerBench, HandClock, payloads
 from tests.waiting import PATIENCE
 
 CLIENTS = 20
-BOUND = 4_000
-LARGE = b"x" * 900
+BOUND = 64_000
+LARGE = b"x" * 14_400
 
 
 class Hall:
@@ -37,13 +37,16 @@ class Hall:
 
     async def fill(self) -> None:
         for number in range(CLIENTS):
-            stream = MessageStream(self.bench.broker, None)
-            stream.begin()
-            subscribe = Subscribe(1, (FilterOptions("#", self.qos),))
-            stream.feed(encode(Connect(V5, f"c{number}"), V5) + encode(subscribe, V5))
-            await self.read(stream)
-            self.streams.append(stream)
+            self.streams.append(await self.listener(f"c{number}", "t"))
         self.unsent.look()
+
+    async def listener(self, client_id: str, topic: str) -> MessageStream:
+        stream = MessageStream(self.bench.broker, None)
+        stream.begin()
+        subscribe = Subscribe(1, (FilterOptions(topic, self.qos),))
+        stream.feed(encode(Connect(V5, client_id), V5) + encode(subscribe, V5))
+        await self.read(stream)
+        return stream
 
     def _notice(self) -> None:
         self.noticed += 1
@@ -104,6 +107,22 @@ async def test_whoever_reads_nothing_keeps_others_waiting_for_some_seconds(hall:
     assert [one for one in hall.streams if one.unsent and one not in stalled]
 
 
+async def test_small_messages_wait_for_nobody_who_reads_nothing(hall: Hall) -> None:
+    """A node is a client of its own broker, and its commands are small."""
+    device = await hall.listener("device", "command")
+    hall.publisher.publish("t", LARGE, hall.qos)
+    for _ in range(10):
+        hall.publisher.publish("command", b"x" * 1_000, hall.qos)
+    assert SMALL_MESSAGE < device.unsent < SMALL_MESSAGE + 1_100, "it reads nothing either"
+    assert payloads(await hall.read(device)) == [b"x" * 1_000] * 5
+    hall.publisher.publish("command", b"last", hall.qos)
+    assert payloads(await hall.read(device)) == [b"x" * 1_000] * 5
+    for one in hall.streams:
+        await hall.read(one)
+    hall.unsent.look()
+    assert payloads(await hall.read(device)) == [b"last"]
+
+
 class SlowSocket:
     """A socket that takes something now and then."""
 
@@ -114,14 +133,18 @@ class SlowSocket:
     def give_up(self) -> None:
         self.is_given_up = True
 
-    def pump(self) -> None: ...
-
 
 def test_whoever_reads_slowly_may_stay() -> None:
     clock, socket, stalled = HandClock(), SlowSocket(), SlowSocket()
     unsent = UnsentBytes(BOUND, clock.monotonic)
     unsent.links.update((socket, stalled))
-    unsent.wait(socket)
+
+    class LargeSession:
+        def pump(self) -> None:
+            if unsent.full:
+                unsent.wait(self)
+
+    unsent.wait(LargeSession())
     for _ in range(10):
         assert unsent.look() == AGAIN_SECONDS
         clock.now += STALLED_SECONDS / 2
@@ -132,7 +155,7 @@ def test_whoever_reads_slowly_may_stay() -> None:
     assert unsent.look() is None, "nobody waits any more"
     stalled.is_given_up, stalled.unsent = False, BOUND
     clock.now += 10 * STALLED_SECONDS
-    unsent.wait(socket)
+    unsent.wait(LargeSession())
     unsent.look()
     assert not stalled.is_given_up, "nobody has looked at it meanwhile"
 
