@@ -40,7 +40,7 @@ class ClientStream(PausableLink):
     @property
     def saturated(self) -> bool:
         """See ClientLink."""
-        return self._saturated or (self.unsent > SMALL_MESSAGE and self._broker.unsent.full)
+        return self._saturated or (self._broker.unsent.full and self.unsent > SMALL_MESSAGE)
 
     @property
     def unread(self) -> bool:
