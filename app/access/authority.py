@@ -14,10 +14,10 @@ from app.access.enforcer import LimitEnforcer
 from app.access.follower import DirectoryFollower, View
 from app.access.ports import Identity, LimitState
 from app.access.sentences import NO_TOKEN, NOT_ON_RECORD, WORTHLESS, why, worthless
-from app.core.access.approval import SecondPersonPolicy, lasting_approver, principal_of, why_not_second
+from app.core.access.approval import SecondPersonPolicy, principal_of, why_not_second
 from app.core.access.callers import EVER, Caller, CallerStanding, Refusal, TokenFault
 from app.core.access.decide import decide, may_read_some
-from app.core.access.identify import credential_of, identify_key, standing_at, standing_of
+from app.core.access.identify import credential_of, identify_key, lasting_caller, standing_at, standing_of
 from app.core.access.keys import PREFIX
 from app.core.access.model import Device
 from app.core.access.places import ConcurrencyPermit
@@ -168,9 +168,12 @@ class Authority:
 
     def approver(self, caller: Caller | None) -> tuple[Caller, str]:
         """Find them in the rules of this moment."""
-        snapshot = self._current()
         found = caller or Caller()
-        return lasting_approver(snapshot, found), self.who(found)[0] or ""
+        return lasting_caller(self._current(), found), self.who(found)[0] or ""
+
+    def lasting(self, caller: Caller | None) -> Caller | None:
+        """Find them in the rules of this moment."""
+        return None if caller is None else lasting_caller(self._current(), caller)
 
     def limits(self, caller: Caller | None) -> Sequence[LimitState]:
         """By the rules of this moment."""

@@ -60,6 +60,9 @@ class Access(Protocol):
     def approver(self, caller: Caller | None) -> tuple[Caller, str]:
         """Return the caller as it is kept beside an approval, and the name of the principal."""
 
+    def lasting(self, caller: Caller | None) -> Caller | None:
+        """Return the caller as they are kept beside what they ask for: to log out ends nothing of that."""
+
     def who(self, caller: Caller | None) -> tuple[str | None, str | None]:
         """Return the name of the principal, as far as that is known, and the public id of the key."""
 
@@ -168,6 +171,11 @@ class Everybody:
         """NeedsSecondPersonError: there are no people."""
         self.check_proposer(caller)
         return Caller(), ""
+
+    def lasting(self, caller: Caller | None) -> Caller | None:
+        """None: nobody is asked."""
+        del caller
+        return None
 
     def who(self, caller: Caller | None) -> tuple[str | None, str | None]:
         """Nobody."""

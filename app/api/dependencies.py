@@ -101,6 +101,10 @@ class Asker:
         """Return them as they are kept beside an approval, and their name."""
         return self._access.approver(self.caller)
 
+    def lasting(self) -> Caller | None:
+        """Return them as they are kept beside what they ask for; None where nobody is asked."""
+        return self._access.lasting(self.caller)
+
     def name_of(self, caller: Caller | None) -> str | None:
         """Return the name of a principal, as far as it is known."""
         return self._access.who(caller)[0]

@@ -12,7 +12,7 @@ from app.commands.deadlines.expirer import Expirer
 from app.commands.send.absence import Absence, OfflineSince, nobody_knows, nobody_knows_where
 from app.commands.send.admission import CommandAdmission, LastEvent, no_events
 from app.commands.send.publisher import Publisher
-from app.commands.send.registrar import Registrar, ToldOf
+from app.commands.send.registrar import LastingCaller, Registrar, ToldOf
 from app.core.commands.command import Command
 from app.core.events.presence import Whereabouts
 from app.kernel import Kernel
@@ -32,6 +32,7 @@ class CommandSurroundings:
     """The last value of a topic."""
     may_send: Callable[[Command], None] = lambda _command: None
     """Return where the caller of a held command may send it, by the rules of this moment."""
+    lasting: LastingCaller = lambda _caller: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,7 @@ def open_way_out(
             node_id=node_id,
             retention=kernel.settings.store.retention,
             told_of=around.told_of,
+            lasting=around.lasting,
         ),
         publisher=publisher,
         absence=absence,

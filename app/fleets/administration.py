@@ -36,7 +36,10 @@ TOGETHER: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOwner:
-    """The caller: their tenant (None operates Homing itself, "" is nobody's), principal, and how they are known."""
+    """The caller: their tenant (None operates Homing itself, "" is nobody's), principal, and how they are known.
+
+    `caller` is as `Access.lasting` has it, since it is kept.
+    """
 
     tenant: str | None
     principal: str
@@ -146,7 +149,7 @@ class FleetAdministrator:
         plan = RunPlan(
             tenant=owner.tenant,
             by=owner.principal,
-            who="" if owner.caller is None else owner.caller.lasting().to_text(),
+            who="" if owner.caller is None else owner.caller.to_text(),
             targets=request.targets,
             command=request.command,
             spec=spec,

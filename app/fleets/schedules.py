@@ -63,7 +63,7 @@ class ScheduleAdministrator:
                 name=name,
                 tenant=owner.tenant,
                 by=owner.principal,
-                who="" if owner.caller is None else owner.caller.lasting().to_text(),
+                who="" if owner.caller is None else owner.caller.to_text(),
                 spec=spec,
                 generation=now,
                 decided=now,

@@ -108,7 +108,7 @@ class _Bridge:
         self.owner = RunOwner(
             tenant="" if identity is None else identity.tenant,
             principal="" if identity is None else identity.principal,
-            caller=asker.caller,
+            caller=asker.lasting(),
         )
         self._audit = ports.audit
         self.admit = ports.node.member.admit

@@ -52,7 +52,7 @@ class _Agenda:
         self.owner = RunOwner(
             tenant="" if identity is None else identity.tenant,
             principal="" if identity is None else identity.principal,
-            caller=asker.caller,
+            caller=asker.lasting(),
         )
         self._audit = ports.audit
 

@@ -72,17 +72,29 @@ ToldOf = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
 caller names."""
 
 
+LastingCaller = Callable[[Caller | None], Caller | None]
+"""Returns the caller as they are kept beside what they ask for."""
+
+
 class Registrar:
     """The registrar of one node: commands that it registers are at home here."""
 
     def __init__(
-        self, *, publisher: Publisher, new_ulid: IdFactory, node_id: str, retention: timedelta, told_of: ToldOf
+        self,
+        *,
+        publisher: Publisher,
+        new_ulid: IdFactory,
+        node_id: str,
+        retention: timedelta,
+        told_of: ToldOf,
+        lasting: LastingCaller,
     ) -> None:
         self._publisher = publisher
         self._new_ulid = new_ulid
         self._node_id = node_id
         self._retention = retention
         self._told_of = told_of
+        self._lasting = lasting
 
     def registration(
         self, request: CommandRequest, profile: DeviceProfile, timeout: timedelta, caller: Caller | None = None
@@ -114,26 +126,25 @@ class Registrar:
             if request.by_homing
             else self._told_of(request.device_id, profile.name, request.method, request.notify),
             by_homing=request.by_homing,
-            hold=_hold(request, rule, caller),
+            hold=self._hold(request, rule, caller),
             lane=None if rule is None else rule.lane,
         )
 
-
-def _hold(request: CommandRequest, rule: LaneRule | None, caller: Caller | None) -> HoldRequest | None:
-    """The hold that the caller asks for, else that of the lane, which counts only if the lane is taken."""
-    lasts = request.longest_hold() if rule is None else request.longest_hold(rule.hold)
-    if not lasts:
-        return None
-    who = "" if caller is None else caller.lasting().to_text()
-    return HoldRequest(
-        lasts,
-        who,
-        request.not_before,
-        only_if_taken=request.hold is None and request.approval is None,
-        approval=None if request.approval is None else min(request.approval, lasts),
-        replaces=request.replaces,
-        run=request.run,
-    )
+    def _hold(self, request: CommandRequest, rule: LaneRule | None, caller: Caller | None) -> HoldRequest | None:
+        """The hold that the caller asks for, else that of the lane, which counts only if the lane is taken."""
+        lasts = request.longest_hold() if rule is None else request.longest_hold(rule.hold)
+        if not lasts:
+            return None
+        kept = self._lasting(caller)
+        return HoldRequest(
+            lasts,
+            "" if kept is None else kept.to_text(),
+            request.not_before,
+            only_if_taken=request.hold is None and request.approval is None,
+            approval=None if request.approval is None else min(request.approval, lasts),
+            replaces=request.replaces,
+            run=request.run,
+        )
 
 
 def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectation, ...]:

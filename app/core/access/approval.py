@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 from app.core.access.callers import Caller, Refusal
-from app.core.access.identify import credential_of, standing_at, standing_of
-from app.core.access.model import Credential, Kind, Principal, Scheme
+from app.core.access.identify import credential_of, lasting_caller, standing_at, standing_of
+from app.core.access.model import Credential, Kind, Principal
 from app.core.access.snapshot import Snapshot
 from app.core.durations import format_duration
 
@@ -37,14 +37,6 @@ def principal_of(snapshot: Snapshot, caller: Caller) -> Principal | None:
     return snapshot.principals.get(principal_id or "")
 
 
-def lasting_approver(snapshot: Snapshot, caller: Caller) -> Caller:
-    """The caller as it is kept beside an approval: to log out does not undo it, to revoke an API key does."""
-    credential = credential_of(snapshot, caller)
-    if credential is not None and credential.scheme is Scheme.LOGIN:
-        return Caller(principal_id=credential.principal_id, issued_us=credential.created_us)
-    return caller.lasting()
-
-
 def why_not_second(
     snapshot: Snapshot, proposer: Caller, approver: Caller, now_us: int, policy: SecondPersonPolicy
 ) -> str | None:
@@ -64,12 +56,12 @@ def why_not_second(
         return f"{first.id!a} has asked for it, who has the same e-mail address as you"
     if second.kind is not Kind.USER and not policy.services:
         return "you are a service, and a person has to approve it"
-    return _too_new(second, credential_of(snapshot, approver), now_us, policy)
+    return _too_new(second, credential_of(snapshot, lasting_caller(snapshot, approver)), now_us, policy)
 
 
 def _too_new(second: Principal, credential: Credential | None, now_us: int, policy: SecondPersonPolicy) -> str | None:
     known = {"you are on record": second.created_us, "your password counts": second.not_before_us}
-    if credential is not None and credential.scheme is not Scheme.LOGIN:
+    if credential is not None:
         known["your key is on record"] = credential.created_us
     least = policy.age // _MICROSECOND
     for what, since in known.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hmac import compare_digest
 
 from app.core.access.callers import EVER, GROUP, Caller, CallerStanding, Refusal
-from app.core.access.keys import KeyFault, parse_key
+from app.core.access.keys import KeyFault, beginner_of, parse_key
 from app.core.access.model import Credential, Principal, Scheme
 from app.core.access.snapshot import Snapshot
 
@@ -68,6 +68,19 @@ def stand(snapshot: Snapshot, caller: Caller) -> CallerStanding | Refusal:
 def credential_of(snapshot: Snapshot, caller: Caller) -> Credential | None:
     """The key that was shown, or what ties a token's subject to a principal."""
     return snapshot.credentials.get(_credential_id(snapshot, caller) or "")
+
+
+def lasting_caller(snapshot: Snapshot, caller: Caller) -> Caller:
+    """The caller as they are kept beside what they have asked for or approved.
+
+    To log out ends nothing of that. To revoke an API key does, also one that has begun a login.
+    """
+    credential = credential_of(snapshot, caller)
+    if credential is None or credential.scheme is not Scheme.LOGIN:
+        return caller.lasting()
+    if (key_id := beginner_of(credential.name)) is not None:
+        return Caller.of_key(key_id)
+    return Caller(principal_id=credential.principal_id, issued_us=credential.created_us)
 
 
 def _credential_id(snapshot: Snapshot, caller: Caller) -> str | None:

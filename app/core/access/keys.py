@@ -33,6 +33,7 @@ PREFIX: Final = "homing_"
 PATTERN: Final = f"{PREFIX}[{CROCKFORD}]{{8}}_[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9A-Za-z]{{{_CHECKSUM_LENGTH}}}"
 """The form of a key, as a regular expression for scanners."""
 _PATTERN: Final = re.compile(PATTERN)
+_BEGUN: Final = "login by key "
 
 
 class KeyFault(StrEnum):
@@ -72,7 +73,12 @@ def make_key(random: RandomBytes) -> Key:
 
 def by_key(key_id: str) -> str:
     """The label of logins that the key with this id has begun; they end with it."""
-    return f"login by key {key_id}"
+    return f"{_BEGUN}{key_id}"
+
+
+def beginner_of(label: str) -> str | None:
+    """The id of the key that has begun a login with this label; None where a password has."""
+    return label.removeprefix(_BEGUN) if label.startswith(_BEGUN) else None
 
 
 def parse_key(text: str) -> Key | KeyFault:
