@@ -76,11 +76,11 @@ function Changes({ run, tell }) {
   const { method } = run.command;
   const post = (/** @type {string} */ what, /** @type {any} */ body = undefined) => call("POST", `v1/fleet-runs/${part(run.id)}/${what}`, { body });
   const goes = run.state === "running" || run.state === "waiting";
-  return html`${goes && html`<${Confirm} label="Pause …" title=${`Pause ${method}?`} text="Nothing more is handed out. What was handed out before goes on, and commands that are held are still sent." does="Pause it" verb=${["fleet", "pause", run.id]} run=${() => post("pause")} done=${() => tell("The run is paused.")} />`}
+  return html`${goes && html`<${Confirm} label="Pause …" title=${`Pause ${method}?`} text="Nothing more is handed out, and what is held is not sent before the run goes on. What was sent goes on." does="Pause it" verb=${["fleet", "pause", run.id]} run=${() => post("pause")} done=${() => tell("The run is paused.")} />`}
     ${run.state === "paused" && html`<${Confirm} label="Resume …" title=${`Let ${method} go on?`} text=${`${capital(counted(run.counts.waiting ?? 0, "target has", "targets have"))} had no turn yet.`} does="Let it go on" verb=${["fleet", "resume", run.id, ...(forgive ? ["--forgive"] : [])]} run=${() => post("resume", { forgive })} done=${() => tell("The run goes on.")}>
       <p><label><input type="checkbox" checked=${forgive} onChange=${() => turn(!forgive)} /> Forgive: what has failed so far counts for no rule any more</label></p>
     <//>`}
-    <${Confirm} label="Abort …" title=${`Abort ${method}?`} text="Targets without a turn are skipped. There is no way back: begin another run for them." does="Abort it" verb=${["fleet", "abort", run.id, ...(cancel ? ["--cancel-open"] : [])]} run=${() => post("abort", { open: cancel ? "cancel" : "leave" })} done=${() => tell("The run ends.")}>
+    <${Confirm} label="Abort …" title=${`Abort ${method}?`} text="Targets without a turn are skipped, and what is held is cancelled, and not sent. There is no way back: begin another run for them." does="Abort it" verb=${["fleet", "abort", run.id, ...(cancel ? ["--cancel-open"] : [])]} run=${() => post("abort", { open: cancel ? "cancel" : "leave" })} done=${() => tell("The run ends.")}>
       <p><label><input type="checkbox" checked=${cancel} onChange=${() => pick(!cancel)} /> Cancel the ${many(run.counts.handed ?? 0)} in flight, too. Devices are not told.</label></p>
     <//>`;
 }
