@@ -64,7 +64,7 @@ class EndpointBook:
             raise UnavailableError("this node has not read yet which webhooks there are")
         for one in named:
             endpoint = self._endpoints.get(one)
-            if endpoint is None or endpoint.tenant not in ("", self._tenant_of(device_id)):
+            if endpoint is None or not self.hears_of(endpoint, device_id):
                 raise InvalidInputError(
                     "notify", f"{one[:64]!a} is no webhook; allowed: ids that GET /v1/webhooks lists"
                 )
@@ -76,10 +76,17 @@ class EndpointBook:
             found = self._remember(key)
         return tuple(dict.fromkeys((*named, *found))) if named else found
 
+    def hears_of(self, endpoint: Endpoint, device_id: str) -> bool:
+        """True if it may be told of the device, which may have become another tenant's; UnavailableError."""
+        return endpoint.tenant in self._tenants(device_id)
+
+    def _tenants(self, device_id: str) -> tuple[str, str]:
+        return "", self._tenant_of(device_id)
+
     def _remember(self, key: tuple[str, str, str]) -> tuple[str, ...]:
         if len(self._wanting) >= _MOST_REMEMBERED:
             self._wanting.clear()
-        tenants = ("", self._tenant_of(key[0]))
+        tenants = self._tenants(key[0])
         fits = (one.id for one in self._endpoints.values() if one.tenant in tenants and one.wants(*key))
         found = self._wanting[key] = tuple(fits)
         return found

@@ -97,7 +97,8 @@ class Collector:
             if endpoint is None or not endpoint.enabled or endpoint_id in away or delivery.type not in endpoint.events:
                 continue
             try:
-                await self._enqueue(endpoint, delivery)
+                if self._book.hears_of(endpoint, command.device_id):
+                    await self._enqueue(endpoint, delivery)
             except UnavailableError:
                 away.add(endpoint_id)
         return away.isdisjoint(command.notify)
