@@ -140,6 +140,7 @@ def _around_commands(known: KnownFromEvents, webhooks: WebhookPlane | None, auth
         whereabouts=known.whereabouts,
         last_event=known.last_event,
         may_send=partial(may_send, authority),
+        renew=authority.renew,
         lasting=authority.lasting,
     )
 

@@ -27,7 +27,9 @@ from app.core.access.snapshot import Snapshot
 from app.core.clock import Clock
 from app.core.errors import (
     DeviceNotFoundError,
+    DirectoryError,
     ForbiddenError,
+    InvalidInputError,
     NeedsSecondPersonError,
     UnauthenticatedError,
     UnavailableError,
@@ -170,6 +172,13 @@ class Authority:
         """Find them in the rules of this moment."""
         found = caller or Caller()
         return lasting_caller(self._current(), found), self.who(found)[0] or ""
+
+    async def renew(self) -> None:
+        """Take the directory's latest version as what counts."""
+        try:
+            await self.refresh()
+        except (DirectoryError, InvalidInputError) as error:  # it is no directory that this node can go by
+            raise UnavailableError(str(error)) from error
 
     def lasting(self, caller: Caller | None) -> Caller | None:
         """Find them in the rules of this moment."""

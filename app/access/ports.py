@@ -60,6 +60,12 @@ class Access(Protocol):
     def approver(self, caller: Caller | None) -> tuple[Caller, str]:
         """Return the caller as it is kept beside an approval, and the name of the principal."""
 
+    async def renew(self) -> None:
+        """Read the rules anew, before something ends for good as somebody may not; UnavailableError.
+
+        Another node may have made a change of which this one has not heard.
+        """
+
     def lasting(self, caller: Caller | None) -> Caller | None:
         """Return the caller as they are kept beside what they ask for: to log out ends nothing of that."""
 
@@ -171,6 +177,9 @@ class Everybody:
         """NeedsSecondPersonError: there are no people."""
         self.check_proposer(caller)
         return Caller(), ""
+
+    async def renew(self) -> None:
+        """Return: there are no rules."""
 
     def lasting(self, caller: Caller | None) -> Caller | None:
         """None: nobody is asked."""

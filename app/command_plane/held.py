@@ -94,6 +94,7 @@ def _judge(kernel: Kernel, way: WayOut, around: CommandSurroundings, time: Store
         publisher=way.publisher,
         admission=way.admission,
         may=around.may_send,
+        renew=around.renew,
         whereabouts=around.whereabouts,
         run_stands=RunStandings(kernel.store.fleets, kernel.clock).of,
         time=time,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from app.access.ports import Everybody
 from app.callbacks.open_commands import OpenCommands
 from app.cluster.canary import Canary
 from app.command_plane.observed import Observed
@@ -32,7 +33,9 @@ class CommandSurroundings:
     """The last value of a topic."""
     may_send: Callable[[Command], None] = lambda _command: None
     """Return where the caller of a held command may send it, by the rules of this moment."""
-    lasting: LastingCaller = lambda _caller: None
+    renew: Callable[[], Awaitable[None]] = Everybody().renew
+    """Reads the rules anew, before something ends as somebody may not."""
+    lasting: LastingCaller = Everybody().lasting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ the run next registers the same command again, and the store answers with the fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -255,8 +255,8 @@ class RunDriver:
             some, due = due[:size], due[size:]
             there = await asyncio.gather(*(self._ports.online(self._targets[index][0]) for index in some))
             try:
-                for index in self._allowed(known, dict(zip(some, there, strict=True)), labels, now):
-                    chosen.append(index)  # noqa: PERF402 - those before an error count
+                async for index in self._allowed(known, dict(zip(some, there, strict=True)), labels, now):
+                    chosen.append(index)  # noqa: PERF401 - those before an error count
             except (UnavailableError, CapacityError):  # the rules are too old, or allow no more in this moment
                 break
         if known.run.state is not RunState.RUNNING:
@@ -269,7 +269,9 @@ class RunDriver:
         budgets = known.plan.spec.per
         return LabelRoom(budgets, self._kinds, known.run.marked(TargetMark.HANDED) if budgets else ())
 
-    def _allowed(self, known: KnownRun, there: Mapping[int, bool | None], labels: LabelRoom, now: int) -> Iterator[int]:
+    async def _allowed(
+        self, known: KnownRun, there: Mapping[int, bool | None], labels: LabelRoom, now: int
+    ) -> AsyncIterator[int]:
         """Yield those that are not known to be away, have room with their labels, and may be sent to by who asked."""
         for index, online in there.items():
             if online is False:
@@ -277,17 +279,24 @@ class RunDriver:
                     self._end(known, index, TargetMark.UNREACHABLE, now, "device_offline", _AWAY)
                 continue
             self._turns.is_there(index)
-            if labels.has(index) and self._may(known, index, now) and labels.takes(index):
+            if labels.has(index) and await self._may(known, index, now) and labels.takes(index):
                 yield index
 
-    def _may(self, known: KnownRun, index: int, now: int) -> bool:
+    async def _may(self, known: KnownRun, index: int, now: int) -> bool:
         """Spend the limits of who asked for the run; who may not send it any more sees the target cancelled."""
         device, profile, *_ = self._targets[index]
+        access, about = self._ports.access, (Action.SEND, device, profile, known.plan.command.method)
         try:
-            self._ports.access.spend(known.plan.caller, Action.SEND, device, profile, known.plan.command.method)
-        except AccessError as error:
-            self._end(known, index, TargetMark.CANCELLED, now, NOT_ALLOWED, str(error))
-            return False
+            access.spend(known.plan.caller, *about)
+        except AccessError:
+            try:
+                await access.renew()
+                access.spend(known.plan.caller, *about)
+            except AccessError as error:
+                self._end(known, index, TargetMark.CANCELLED, now, NOT_ALLOWED, str(error))
+                return False
+            except UnavailableError:  # its turn comes again, as another node may have given the right since
+                return False
         return True
 
     def _count(self, known: KnownRun) -> None:

@@ -19,6 +19,7 @@ from app.core.access.rules import Action
 from app.core.commands.command import Command
 from app.core.durations import format_duration
 from app.core.errors import (
+    AccessError,
     InvalidInputError,
     NoTargetsError,
     RunNotFoundError,
@@ -99,6 +100,13 @@ class ScheduledWork:
 
         AccessError where the principal may not any more; else as `FleetAdministrator.create` and `CommandHolder`.
         """
+        try:
+            await self._begin(schedule, at)
+        except AccessError:
+            await self._ports.access.renew()
+            await self._begin(schedule, at)
+
+    async def _begin(self, schedule: Schedule, at: int) -> None:
         owner = _owner(schedule, _caller(schedule))
         self._ports.access.check(owner.caller, Action.FLEET, tenant_id=owner.tenant)
         ASKING.set(RequestOrigin(owner.caller, None, f"{AGENT} {schedule.name}".encode()))
@@ -134,6 +142,13 @@ class ScheduledWork:
         What was sent is left alone where that would stop its lane. Repeated, it changes nothing. AccessError where the
         principal may not.
         """
+        try:
+            await self._end_last(schedule)
+        except AccessError:
+            await self._ports.access.renew()
+            await self._end_last(schedule)
+
+    async def _end_last(self, schedule: Schedule) -> None:
         owner, begun = _owner(schedule, _caller(schedule)), schedule.last_begun
         ASKING.set(RequestOrigin(owner.caller, None, f"{AGENT} {schedule.name}".encode()))
         if is_run_id(begun):

@@ -74,7 +74,9 @@ class DeviceSigns:
 
 
 class HeldJudge:
-    """`may` judges the right of the caller of a held command, as it is now; `whereabouts` says where a device is.
+    """`may` judges the right of the caller of a held command, as it is now; `renew` reads the rules anew for that.
+
+    `whereabouts` says where a device is.
 
     `run_stands` tells how a fleet run stands. `time` is that of the store, whose instants are compared with
     nothing else. `now_us` is this node's time, in microseconds since 1970.
@@ -90,12 +92,14 @@ class HeldJudge:
         whereabouts: Callable[[str], Awaitable[Whereabouts]],
         run_stands: Callable[[str], Awaitable[RunStanding]],
         time: StoreTime,
+        renew: Callable[[], Awaitable[None]],
         now_us: Callable[[], int],
     ) -> None:
         self._store = store
         self._publisher = publisher
         self._admission = admission
         self._may = may
+        self._renew = renew
         self.whereabouts = whereabouts
         self._run_stands = run_stands
         self._time = time
@@ -124,7 +128,11 @@ class HeldJudge:
         try:
             if (of_run := _OF_RUN.get(await self._standing(command))) is not None:
                 return of_run
-            await self._check(command)
+            try:
+                await self._check(command)
+            except AccessError:
+                await self._renew()
+                await self._check(command)
         except AccessError:
             return Readiness.REFUSED
         except InterlockBlindError:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from app.access.ports import Everybody
 from app.commands.held.held_judge import DeviceSigns, HeldJudge, Readiness
 from app.commands.held.run_standings import RunStanding, RunStandings
 from app.commands.send.invoker import Invocation
@@ -49,6 +50,7 @@ def judge_of(world: World) -> HeldJudge:
         publisher=cast("Any", SimpleNamespace(connected=True)),
         admission=cast("Any", admission),
         may=lambda _command: None,
+        renew=Everybody().renew,
         whereabouts=there,
         run_stands=RunStandings(world.store.fleets, world.clock).of,
         time=cast("Any", None),

@@ -7,6 +7,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+from app.access.ports import Everybody
 from app.commands.held.held_judge import BLIND_US, DeviceSigns, HeldJudge, Readiness
 from app.commands.send.registrar import CommandRequest
 from app.core.commands.command import Command
@@ -51,6 +52,7 @@ async def test_an_event_log_that_does_not_answer_is_asked_once_a_second_for_all_
         publisher=cast("Any", SimpleNamespace(connected=True)),
         admission=cast("Any", admission),
         may=lambda _command: None,
+        renew=Everybody().renew,
         whereabouts=nobody_knows,
         run_stands=cast("Any", None),
         time=cast("Any", None),

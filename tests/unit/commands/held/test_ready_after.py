@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from app.access.ports import Everybody
 from app.commands.held.held_judge import HeldJudge, Readiness
 from app.core.commands.command import IfOffline
 from app.core.events.presence import Whereabouts
@@ -45,6 +46,7 @@ def judge(seconds: float) -> HeldJudge:
         publisher=cast("Any", SimpleNamespace(connected=True, absence=SimpleNamespace(tells=lambda _profile: True))),
         admission=cast("Any", Ready(seconds)),
         may=lambda _command: None,
+        renew=Everybody().renew,
         whereabouts=cast("Any", None),
         run_stands=cast("Any", None),
         time=cast("Any", SimpleNamespace(now=lambda: NOW)),

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from app.access.ports import Everybody
 from app.commands.held.held_judge import HeldJudge
 from app.core.commands.command import CommandState, IfOffline
 from app.core.errors import InvalidInputError
@@ -39,6 +40,7 @@ def judge_of(store: HoldStore | None) -> HeldJudge:
         publisher=cast("Any", SimpleNamespace(connected=True)),
         admission=cast("Any", Refusing()),
         may=lambda _command: None,
+        renew=Everybody().renew,
         whereabouts=nobody_knows,
         run_stands=cast("Any", None),
         time=cast("Any", None),

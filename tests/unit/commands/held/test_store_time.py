@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from app.access.ports import Everybody
 from app.commands.held.held_judge import DeviceSigns, HeldJudge, Readiness
 from app.commands.held.store_time import StoreTime
 from app.core.clock import wall_us
@@ -48,6 +49,7 @@ class Node:
             publisher=cast("Any", SimpleNamespace(connected=True)),
             admission=cast("Any", Welcoming()),
             may=lambda _command: None,
+            renew=Everybody().renew,
             whereabouts=cast("Any", None),
             run_stands=cast("Any", None),
             time=self.time,
