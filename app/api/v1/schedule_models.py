@@ -80,7 +80,10 @@ class ScheduleBody(_ScheduleModel):
     ] = "0s"
     until: Annotated[
         str | SkipJsonSchema[None],
-        Field(description="The last instant at which something may begin.", examples=["2027-12-31T23:59:59Z"]),
+        Field(
+            description="The last instant that counts. What is due by then may begin later.",
+            examples=["2027-12-31T23:59:59Z"],
+        ),
     ] = None
     enabled: StrictBool = True
 
