@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from app.core.clock import Clock
-from app.core.errors import UnavailableError
+from app.core.errors import StoreUnavailableError, UnavailableError
 from app.core.events.event import Position, Shard
 from app.core.queues import keys
 from app.core.queues.hints import CHANGED_DECLARATIONS, QueueHint, hint_text, hints_of, read_hints
@@ -50,7 +50,7 @@ from app.store.redis.driver.scripts import (
     QUEUE_SETTLE,
     QUEUE_TAKE,
 )
-from app.store.redis.events.calls import EventCalls
+from app.store.redis.events.calls import EventCalls, parsing
 
 _STATE: Final = (
     *(
@@ -139,8 +139,9 @@ class RedisQueues:
         arguments += map(_packed, groups)
         for one in dated:
             arguments += (one.at, _packed(one.group))
-        found, size, asked, waits = await self._calls.run(QUEUE_FEED, keys.window(source)[:5], arguments)
-        return Fed(int(found), int(size), int(asked), int(waits))
+        found = await self._calls.run(QUEUE_FEED, keys.window(source)[:5], arguments)
+        with parsing(keys.window(source)[0]):
+            return Fed(*map(int, found))
 
     async def take(self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall) -> Taken:
         life = self._new_life() if source.dead else ""
@@ -154,8 +155,9 @@ class RedisQueues:
         life, due, *found = await self._calls.run(QUEUE_TAKE, names, arguments)
         if not life:
             return Taken([HELD if rules.single else None] * len(wishes))
-        loans = [_loan(life.decode(), wish.consumer, one) for wish, one in zip(wishes, found, strict=True)]
-        return Taken(loans, int(due) if due else None)
+        with parsing(names[0]):
+            loans = [_loan(life.decode(), wish.consumer, one) for wish, one in zip(wishes, found, strict=True)]
+            return Taken(loans, int(due) if due else None)
 
     async def settle(
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int
@@ -174,17 +176,8 @@ class RedisQueues:
 
     async def dying(self, shard: Shard, most: int) -> Sequence[Dying]:
         found = await self._calls.run(QUEUE_DYING, keys.dying(shard), [most, ""])
-        return [
-            Dying(
-                int(number),
-                QueueSource(queue.decode(), shard, bool(dead)),
-                deliveries,
-                reason.decode(errors="replace"),
-                consumer.decode(errors="replace"),
-                unpack_references(reference)[0],
-            )
-            for number, queue, dead, deliveries, reason, consumer, reference in found
-        ]
+        with parsing(keys.dying(shard)[0]):
+            return [_dying(shard, one) for one in found]
 
     async def buried(self, shard: Shard, number: int) -> None:
         await self._calls.run(QUEUE_DYING, keys.dying(shard), [0, number])
@@ -199,19 +192,21 @@ class RedisQueues:
         if not sources:
             return []
         now = await self.now()
-        states = await self._calls.call_many([("HMGET", keys.window(one)[0], *_STATE) for one in sources])
+        found = await self._calls.call_many([("HMGET", keys.window(one)[0], *_STATE) for one in sources])
+        states = [_numbers(one, fields) for one, fields in zip(sources, found, strict=True)]
         # Most of a thousand queues have nothing, and nobody takes from them: they are asked no more.
-        filled = [one for one, state in enumerate(states) if int(state[_SIZE] or 0)]
-        lately = [one for one, state in enumerate(states) if int(state[_ASKED] or 0) > now - CONSUMER_US - NOTED_US]
-        asked: list[tuple[Argument, ...]] = [
-            ("HGET", keys.window(sources[one])[1], states[one][-1] or b"0") for one in filled
-        ]
+        filled = [one for one, state in enumerate(states) if state and state[_SIZE]]
+        lately = [one for one, state in enumerate(states) if state and state[_ASKED] > now - CONSUMER_US - NOTED_US]
+        asked: list[tuple[Argument, ...]] = [("HGET", keys.window(sources[one])[1], states[one][-1]) for one in filled]
         since = f"({now - CONSUMER_US}"
         asked += (("ZRANGEBYSCORE", keys.consumers(sources[one]), since, "+inf", "WITHSCORES") for one in lately)
         replies = await self._calls.call_many(asked) if asked else []
         firsts = dict(zip(filled, replies, strict=False))
         consumers = dict(zip(lately, replies[len(filled) :], strict=True))
-        return [_state(state, firsts.get(one), consumers.get(one, ())) for one, state in enumerate(states)]
+        return [
+            _state(state, firsts.get(place), _consumers(source, consumers.get(place, ()))) if state else None
+            for place, (source, state) in enumerate(zip(sources, states, strict=True))
+        ]
 
     async def lent_until(self, sources: Sequence[QueueSource]) -> Position:
         due = await self._calls.call_many([("ZRANGE", keys.due(one), 0, -1, "WITHSCORES") for one in sources])
@@ -232,14 +227,17 @@ class RedisQueues:
         self._heard.append(heard)
 
     async def version(self) -> int:
-        return int(await self._calls.call("HGET", keys.DECLARED, "version") or 0)
+        found = await self._calls.call("HGET", keys.DECLARED, "version")
+        with parsing(keys.DECLARED):
+            return int(found or 0)
 
     async def read(self, since: int = -1) -> Declarations:
         version, whole, found = await self._calls.run(QUEUE_DECLARED, [keys.DECLARED], [since])
-        documents = {name.decode(): one for name, one in zip(found[::2], found[1::2], strict=True)}
-        for about in ("version", "lately"):
-            documents.pop(about, None)
-        return Declarations(int(version), documents, whole=bool(whole))
+        with parsing(keys.DECLARED):
+            documents = {name.decode(): one for name, one in zip(found[::2], found[1::2], strict=True)}
+            for about in ("version", "lately"):
+                documents.pop(about, None)
+            return Declarations(int(version), documents, whole=bool(whole))
 
     async def apply(self, changes: Sequence[DocumentChange], expected: int) -> int | None:
         arguments: list[Argument] = [expected]
@@ -296,11 +294,38 @@ def _loan(life: str, consumer: str, found: Any) -> Loan | None:  # noqa: ANN401 
     return Loan(life, int(number), consumer, int(deliveries), int(until), unpack_references(references))
 
 
-def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Sequence[bytes]) -> SourceState | None:
+def _dying(shard: Shard, entry: Sequence[Any]) -> Dying:
+    number, queue, dead, deliveries, reason, consumer, reference = entry
+    return Dying(
+        int(number),
+        QueueSource(queue.decode(), shard, bool(dead)),
+        deliveries,
+        reason.decode(errors="replace"),
+        consumer.decode(errors="replace"),
+        unpack_references(reference)[0],
+    )
+
+
+def _numbers(source: QueueSource, fields: Sequence[bytes | None]) -> Sequence[int]:
+    """The fields of a window; none where there is no window. StoreUnavailableError where somebody else wrote them."""
     if fields[0] is None:
-        return None
+        return ()
+    try:
+        return [int(one or 0) for one in fields]
+    except ValueError as error:
+        raise StoreUnavailableError(f"a queue in Redis cannot be read: {keys.window(source)[0]}: {error}") from None
+
+
+def _consumers(source: QueueSource, found: Sequence[bytes]) -> tuple[tuple[str, Position], ...]:
+    if not found:
+        return ()
+    with parsing(keys.consumers(source)):
+        return tuple(sorted((name.decode(), int(at)) for name, at in _pairs(found)))
+
+
+def _state(numbers: Sequence[int], first: bytes | None, consumers: tuple[tuple[str, Position], ...]) -> SourceState:
     fed, until, size, lent, later, waits, parked, asked, done, retried, dead, expired, missed, delivered, again = (
-        int(one or 0) for one in fields[:-1]
+        numbers[:-1]
     )
     return SourceState(
         fed=fed,
@@ -319,5 +344,5 @@ def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Seque
         delivered=delivered,
         again=again,
         oldest=int.from_bytes(first[1:9]) if first else 0,
-        consumers=tuple(sorted((name.decode(), int(at)) for name, at in _pairs(consumers))),
+        consumers=consumers,
     )

@@ -6,6 +6,7 @@ Somebody else has written it, or a version that this one does not know: it is le
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -100,5 +101,5 @@ def parsing(key: str) -> Iterator[None]:
     """Read what a key has meanwhile; StoreUnavailableError where it is not as we write it."""
     try:
         yield
-    except (ValueError, DamagedEventsError) as error:
+    except (ValueError, TypeError, struct.error, DamagedEventsError) as error:
         raise StoreUnavailableError(f"the event log in Redis cannot be read: {key}: {error}") from None
