@@ -146,8 +146,11 @@ class QueueFeeder:
         delayed = any(one.options.delay for one in self._by_id.values())
         now = await self._store.now() if delayed else END
         behind = False
-        for shard, feed in self._feeds.items():
-            behind |= await self._feed_shard(shard, feed, now)
+        for shard, feed in list(self._feeds.items()):
+            try:
+                behind |= await self._feed_shard(shard, feed, now)
+            except HomingError as error:
+                self._leave([shard], error)
         if self._ready:
             ready, self._ready = self._ready, set()
             await self._store.hint(ready)
@@ -201,7 +204,33 @@ class QueueFeeder:
         self._feeds = {one: self._feeds.get(one) or ShardFeed() for one in shards}
         return self._by_id.values() if is_wider else come
 
+    def _leave(self, shards: Collection[Shard], error: HomingError) -> None:
+        """Begin these anew in the next round. Where there are no others to feed from, the error is raised."""
+        _log.debug("queue_feeding_waits", database=self._database, reason=str(error))
+        for one in shards:
+            del self._feeds[one]
+            self._heads.pop(one, None)
+        if not self._feeds:
+            raise error
+
     async def _ask(self, asked: Sequence[QueueSource]) -> None:
+        """Ask each server for its own part, so that one that is away keeps no other from being fed."""
+        parts: defaultdict[str, list[QueueSource]] = defaultdict(list)
+        for source in asked:
+            parts[self._store.server_of(source)].append(source)
+        failed = await asyncio.gather(*map(self._ask_server, parts.values()))
+        for error, sources in zip(failed, parts.values(), strict=True):
+            if error is not None:
+                self._leave({one.shard for one in sources}, error)
+
+    async def _ask_server(self, asked: Sequence[QueueSource]) -> HomingError | None:
+        try:
+            await self._ask_states(asked)
+        except HomingError as error:
+            return error
+        return None
+
+    async def _ask_states(self, asked: Sequence[QueueSource]) -> None:
         for source, state in zip(asked, await self._store.states(asked), strict=True):
             queue, feed = self._by_id[source.queue_id], self._feeds[source.shard]
             start = self._start(source, queue)

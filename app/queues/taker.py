@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from app.core.clock import Clock
-from app.core.errors import CapacityError, QueueNotFoundError
+from app.core.errors import CapacityError, QueueNotFoundError, StoreUnavailableError
 from app.core.events.event import Event, Position
 from app.core.queues.hints import QueueHint
 from app.core.queues.letters import read_letter
@@ -255,13 +255,7 @@ class QueueTaker:
             desk.first = (desk.first + 1) % len(sources)
             sources = [one for one in (*sources[desk.first :], *sources[: desk.first]) if one not in desk.dry]
         try:
-            for source in sources:
-                eager = [one for one in waiting if one.left > 0 or (queue.options.single and not one.refused)]
-                if not eager:
-                    break
-                desk.dry.add(source)  # a hint that comes meanwhile takes it off again
-                if await self._lend(queue, desk, source, eager):
-                    desk.dry.discard(source)
+            await self._ask_each(queue, desk, sources, waiting)
         except BaseException as error:
             for one in waiting:
                 self._answer(queue, one, error if isinstance(error, Exception) else None)
@@ -272,6 +266,33 @@ class QueueTaker:
                 self._answer(queue, one, None)
             else:
                 desk.askers.append(one)
+
+    async def _ask_each(
+        self,
+        queue: DeclaredQueue,
+        desk: _TakerDesk,
+        sources: Sequence[QueueSource],
+        waiting: Sequence[_WaitingConsumer],
+    ) -> None:
+        """Ask source after source; of a server that is away, one. StoreUnavailableError where all servers are."""
+        single, away = queue.options.single, set[str]()
+        for source in sources:
+            eager = [one for one in waiting if one.left > 0 or (single and not one.refused)]
+            if not eager:
+                return
+            desk.dry.add(source)  # a hint that comes meanwhile takes it off again
+            if away and self._store.server_of(source) in away:
+                continue
+            try:
+                if await self._lend(queue, desk, source, eager):
+                    desk.dry.discard(source)
+            except StoreUnavailableError:
+                desk.due.pop(source, None)  # it is asked again with the next look, and not before
+                away.add(self._store.server_of(source))
+                if (single and source is sources[0]) or away >= set(
+                    map(self._store.server_of, self._sources.of(queue))
+                ):
+                    raise
 
     def _answer(self, queue: DeclaredQueue, asker: _WaitingConsumer, error: Exception | None) -> None:
         if asker.answer.done():

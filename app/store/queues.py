@@ -59,6 +59,9 @@ class QueueStore(Protocol):
     async def now(self) -> Position:
         """The engine's clock."""
 
+    def server_of(self, source: QueueSource) -> str:
+        """The name of the server that has a source: while it is away others go on. Empty where one has all."""
+
     async def feed(
         self,
         source: QueueSource,

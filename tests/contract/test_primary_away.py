@@ -15,13 +15,18 @@ from redis.crc import key_slot
 from app.core import keys
 from app.core.errors import StoreUnavailableError
 from app.core.events import keys as event_keys
-from app.core.events.event import BEGINNING, Database, Entry
+from app.core.events.event import BEGINNING, Database, Entry, Shard
 from app.core.identifiers import PARTITIONS, partition_of
+from app.core.queues import keys as queue_keys
+from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, grouped
 from app.runtime.histograms import StoreMeasures
+from app.runtime.system import SystemClock
 from app.store.holds import Claimed, Restarted
+from app.store.queues import TakeCall
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver.listener import MISSES
 from app.store.redis.driver.store_calls import open_calls
+from app.store.redis.queues import RedisQueues
 from tests.contract.event_places import ShardedEvents
 from tests.contract.store_backends import answer, registration
 from tests.contract.test_cluster import Heard, info, redis_member
@@ -82,6 +87,30 @@ async def test_what_happened_at_the_primaries_that_are_there_is_told_while_one_i
             assert {one.command_id for one in outcomes if one is not None} == there
             queues = [f"wh_{number}" for number in range(12)]
             assert await store.webhooks.waiting(queues) == [0] * len(queues)
+
+
+async def test_windows_at_the_primaries_that_are_there_are_lent_from_while_one_is_away() -> None:
+    with sharded() as cluster:
+        for member in cluster.members:
+            await asyncio.to_thread(member.ask, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        queues = RedisQueues(cluster.url, clock=SystemClock(), counters=Counter(), new_life=lambda: "00000001")
+        await queues.start()
+        sources = [QueueSource("q", Shard("events", number)) for number in range(8)]
+        for one in sources:
+            await queues.feed(one, 0, 0, 1, grouped([Reference(1)]), 10)
+        away, *_ = cluster.members
+        lost = [one for one in sources if cluster.owner(key_slot(queue_keys.due(one).encode())) is away]
+        assert {queues.server_of(one) for one in lost} == {f"127.0.0.1:{away.port}"}
+        await asyncio.to_thread(away.kill)
+        for number, one in enumerate(sources):
+            taking = queues.take(one, LendingRules(), [LoanWish(1, "w1")], TakeCall("n1", str(number)))
+            if one in lost:
+                with pytest.raises(StoreUnavailableError):
+                    await taking
+            else:
+                assert queues.server_of(one) != f"127.0.0.1:{away.port}"
+                assert None not in (await taking).loans
+        await queues.close()
 
 
 async def test_held_commands_of_the_primaries_that_are_there_are_read_while_one_is_away() -> None:

@@ -89,6 +89,9 @@ class MemoryQueues:
     async def now(self) -> Position:
         return self._clock.time().date
 
+    def server_of(self, source: QueueSource) -> str:  # noqa: ARG002 - there is one
+        return ""
+
     async def feed(
         self,
         source: QueueSource,

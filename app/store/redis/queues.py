@@ -124,6 +124,9 @@ class RedisQueues:
         seconds, micros = await self._calls.call("TIME")
         return int(seconds) * 1_000_000 + int(micros)
 
+    def server_of(self, source: QueueSource) -> str:
+        return self._calls.server_of(keys.due(source))
+
     async def feed(
         self,
         source: QueueSource,

@@ -94,6 +94,9 @@ class RocksQueues:
     async def now(self) -> Position:
         return await self._memory.now()
 
+    def server_of(self, source: QueueSource) -> str:  # noqa: ARG002 - there is one
+        return ""
+
     async def feed(
         self,
         source: QueueSource,
