@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -109,7 +109,7 @@ class ServerWatch:
         if not all("maxmemory_policy" in info for info in infos):
             _log.warning("eviction_policy_unknown", reason="INFO does not tell it; it must be noeviction")
         try:
-            self._check_all(infos)
+            self.check_all(infos)
         except UnavailableError as error:
             self.unfit = str(error)
             raise
@@ -124,13 +124,14 @@ class ServerWatch:
             except UnavailableError:
                 continue  # nobody can say; that it is away is noticed elsewhere
             try:
-                self._check_all(infos)
+                self.check_all(infos)
             except (ConfigurationError, StoreUnavailableError) as error:
                 self._is(str(error))
             else:
                 self._is("")
 
-    def _check_all(self, infos: Sequence[Info]) -> None:
+    def check_all(self, infos: Iterable[Info]) -> None:
+        """Raise what `check_server` does, of any of these."""
         for info in infos:
             check_server(info, self._kind)
 

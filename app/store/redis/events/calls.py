@@ -19,7 +19,7 @@ from app.core.redis_address import NO_TERMS, RedisTerms, parse_redis_url
 from app.runtime.telemetry import Fill
 from app.store.redis.driver.lane import Argument, CombinerOptions, Script
 from app.store.redis.driver.scripts import EVENT_SCRIPTS
-from app.store.redis.driver.server import check_server, parse_info
+from app.store.redis.driver.server import ServerWatch, parse_info
 from app.store.redis.driver.store_calls import open_calls
 
 
@@ -38,7 +38,7 @@ class EventCalls:
         self._budget = budget
         self._options: Final = CombinerOptions(name=name, wait_replicas=terms.wait_replicas)
         self._redis = open_calls(url, scripts, counters=counters, options=self._options, terms=terms)
-        self._kind = parse_redis_url(url).kind
+        self.watch: Final = ServerWatch(self._infos, counters, parse_redis_url(url).kind)
         self._closed = False
 
     async def start(self) -> None:
@@ -50,9 +50,11 @@ class EventCalls:
         except TimeoutError:
             reason = self._redis.last_error or f"no answer within {self._options.answer_seconds:g} s"
             raise StoreUnavailableError(f"the Redis of the event log cannot be used now: {reason}") from None
+        self.watch.check_all(map(parse_info, await self._infos()))
+
+    async def _infos(self) -> Sequence[bytes]:
         with self._usable():
-            for info in await self._redis.everywhere(("INFO",), self._budget):
-                check_server(parse_info(info), self._kind)
+            return await self._redis.everywhere(("INFO",), self._budget)
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -16,6 +16,7 @@ from app.core.errors import (
     DamagedEventsError,
     DatabaseNotFoundError,
     FencedError,
+    StoreUnavailableError,
     ValueChangedError,
 )
 from app.core.events import keys
@@ -34,6 +35,7 @@ from app.core.events.values import Bound, no_room
 from app.core.queues.hints import appended_to, hint_text
 from app.core.redis_address import NO_TERMS, RedisTerms
 from app.core.topics import matches
+from app.runtime.tasks import end
 from app.runtime.telemetry import BurstLog, Fill
 from app.store.redis.driver.each_server import of_each_server
 from app.store.redis.driver.lane import Argument
@@ -77,15 +79,21 @@ class RedisEventLog:
         self._by_name: Mapping[str, Database] = {one.name: one for one in databases}
         self._structures = {one.name: Structures(one.taught) for one in databases}
         self._oldest: dict[str, int] = {}
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """As the port says. StoreUnavailableError when Redis is away: it may be tried again."""
         await self._calls.start()
         for database in self.databases:
             await self._check(database)
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._calls.watch.run(), name="watch of the Redis of events")
 
     async def close(self) -> None:
-        await self._calls.close()
+        try:
+            await end(() if self._watching is None else [self._watching])
+        finally:
+            await self._calls.close()
 
     def fills(self) -> dict[str, Fill]:
         return {"events_calls": self._calls.fill()}
@@ -228,6 +236,8 @@ class RedisEventLog:
         batch: BatchId | CallId | None = None,
         transaction: Transaction | None = None,
     ) -> Position:
+        if self._calls.watch.unfit:
+            raise StoreUnavailableError(f"the event log takes nothing: {self._calls.watch.unfit}")
         database = self._database(shard.database)
         conditions = () if transaction is None else transaction.conditions
         last = {entry.topic: place for place, entry in enumerate(entries)}

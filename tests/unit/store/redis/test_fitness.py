@@ -10,9 +10,12 @@ import pytest
 from redis.asyncio import Redis
 
 from app.core.errors import StoreUnavailableError
+from app.core.events.event import Database, Entry, Shard
+from app.core.events.reading import Reading
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver import server
 from app.store.redis.driver.lane import CombinerOptions
+from tests.contract.event_places import RedisEvents
 from tests.services import RedisProcess
 from tests.stores import redis_store
 from tests.waiting import eventually
@@ -104,3 +107,27 @@ async def test_who_may_not_ask_is_refused_once() -> None:
                 for _ in range(20):
                     await store.ping()
                 assert counters["store.failed"] == 1
+
+
+async def test_F30_a_log_of_its_own_redis_takes_nothing_while_that_evicts() -> None:
+    """What would be acknowledged might be gone at once. It can be read, as nothing was evicted perhaps."""
+    with RedisProcess() as server:
+        place = RedisEvents(server.url, server.node_url)
+        shard = Shard("events", 0)
+        async with Redis.from_url(server.url) as admin:
+            log = await place.open([Database("events", 1, ())])
+            await log.append(shard, [Entry("a", b"1")])
+
+            async def says(words: str) -> bool:
+                try:
+                    await log.append(shard, [Entry("a", b"2")])
+                except StoreUnavailableError as error:
+                    return words in str(error)
+                return words == "ok"
+
+            await admin.config_set("maxmemory-policy", "allkeys-lru")
+            await eventually(lambda: says("maxmemory-policy allkeys-lru; needed is noeviction"))
+            assert (await log.read(shard, Reading(), 10)).events
+            await admin.config_set("maxmemory-policy", "noeviction")
+            await eventually(lambda: says("ok"))
+        await place.close()
