@@ -53,7 +53,8 @@ def connector(url: str, terms: RedisTerms = NO_TERMS, name: str = "homing") -> p
 def check_server(info: Info, kind: RedisKind = RedisKind.SERVER) -> None:
     """ConfigurationError when this server must not hold our state; StoreUnavailableError while it is a replica.
 
-    `kind` is that of the URL which led here.
+    `kind` is that of the URL which led here. In a cluster, and behind Sentinels, a primary that was replaced is no
+    fault: nodes follow its successor.
     """
     version = info.get("redis_version", "")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_REDIS:
@@ -66,7 +67,7 @@ def check_server(info: Info, kind: RedisKind = RedisKind.SERVER) -> None:
     if policy not in (None, "noeviction"):
         # Anything else removes open commands without a word.
         raise ConfigurationError(f"Redis has maxmemory-policy {policy}; needed is noeviction (CONFIG SET, redis.conf)")
-    if info.get("role") == "slave":
+    if info.get("role") == "slave" and kind is RedisKind.SERVER:
         raise StoreUnavailableError(replica_of(info))
 
 

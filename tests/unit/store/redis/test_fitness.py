@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,13 +13,15 @@ from redis.asyncio import Redis
 from app.core.errors import StoreUnavailableError
 from app.core.events.event import Database, Entry, Shard
 from app.core.events.reading import Reading
+from app.core.redis_address import RedisKind
+from app.runtime.tasks import end
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver import server
 from app.store.redis.driver.lane import CombinerOptions
 from tests.contract.event_places import RedisEvents
 from tests.services import RedisProcess
 from tests.stores import redis_store
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually, turns
 
 
 @pytest.fixture(autouse=True)
@@ -131,3 +134,25 @@ async def test_F30_a_log_of_its_own_redis_takes_nothing_while_that_evicts() -> N
             await admin.config_set("maxmemory-policy", "noeviction")
             await eventually(lambda: says("ok"))
         await place.close()
+
+
+@pytest.mark.parametrize("kind", [RedisKind.CLUSTER, RedisKind.SENTINEL])
+async def test_a_server_that_was_replaced_a_moment_ago_is_no_fault_where_others_lead_on(kind: RedisKind) -> None:
+    """Calls go to its successor, by the map of slots or by Sentinels, and no setting has to be changed."""
+    asked = asyncio.Event()
+
+    async def replaced() -> Sequence[bytes]:
+        asked.set()
+        return [b"redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\nrole:slave\r\nmaster_host:r2\r\n"]
+
+    counters: Counter[str] = Counter()
+    watch = server.ServerWatch(replaced, counters, kind)
+    await watch.check()
+    asked.clear()
+    watching = asyncio.create_task(watch.run())
+    async with asyncio.timeout(PATIENCE):
+        await asked.wait()
+    await turns()
+    assert watch.unfit == ""
+    assert not counters
+    await end([watching])
