@@ -113,7 +113,7 @@ async def test_who_may_not_ask_is_refused_once() -> None:
 
 
 async def test_F30_a_log_of_its_own_redis_takes_nothing_while_that_evicts() -> None:
-    """What would be acknowledged might be gone at once. It can be read, as nothing was evicted perhaps."""
+    """An event that is acknowledged might be gone at once. Those that are there can be read."""
     with RedisProcess() as server:
         place = RedisEvents(server.url, server.node_url)
         shard = Shard("events", 0)
