@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from app.core.access.places import ConcurrencyPermit
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, DeliveryProgress
@@ -98,9 +96,7 @@ class Pending:
         self.profile = command.profile
         self.one_way = command.one_way
         self.if_offline = command.if_offline
-        # The time of a held command begins with its claim.
-        timeout = None if command.hold is None else command.hold.timeout // timedelta(microseconds=1)
-        self.created_us = command.created_at if timeout is None else command.deadline - timeout
+        self.created_us = command.begun_at
         self.deadline_us = command.deadline
 
     def close(self, outcome: Outcome, now: float, record_seconds: float | None) -> None:

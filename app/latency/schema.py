@@ -68,7 +68,7 @@ COLUMNS: Final = (
     Column("attempt", _T.COUNT, "1 and one more for each call at home that joined it by its idempotency key", True),
     Column("request_bytes", _T.COUNT, "home: size of the published payload; null where nothing was published"),
     Column("response_bytes", _T.COUNT, "size of the response's payload; null without a response"),
-    Column("registered_at", _T.INSTANT, "the callback is on record"),
+    Column("registered_at", _T.INSTANT, "the callback is on record; of a command that was held: it was claimed"),
     Column("published_at", _T.INSTANT, "home: the command was handed to the broker's connection"),
     Column("acknowledged_at", _T.INSTANT, "home: the broker's PUBACK for the command came in"),
     Column("progressed_at", _T.INSTANT, "home: the device's first progress came in; null where another node got it"),

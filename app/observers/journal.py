@@ -185,7 +185,7 @@ class Journal(Observer):
             "correlation": reception and reception.correlation.value,
             "attempt": 1,
             "response_bytes": reception and reception.size,
-            "registered_at": command.created_at,
+            "registered_at": command.begun_at,
             "received_at": reception and reception.received_at,
             "recorded_at": outcome.finished_at,
             "deadline_at": command.deadline,

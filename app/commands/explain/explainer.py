@@ -17,7 +17,6 @@ from app.core.commands.reach import DeliveryProgress
 from app.core.errors import InvalidInputError
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.templates import facts_of
-from app.store.rules import micros
 
 ROOM_US: Final = 60_000_000
 """The time after the outcome of a command in which a message may come that has to do with it."""
@@ -205,4 +204,4 @@ def _claims(command: Command) -> Iterator[TimelineStep]:
     if hold.given_back_at is not None:
         yield TimelineStep(hold.given_back_at, command.home_node, "given_back", reason=f"{which}: nobody has it")
     else:  # its timeout began with that
-        yield TimelineStep(command.deadline - micros(hold.timeout), command.home_node, "claimed", reason=which)
+        yield TimelineStep(command.begun_at, command.home_node, "claimed", reason=which)

@@ -215,6 +215,14 @@ class Command:
         return self.state is CommandState.HELD and self.hold is not None and self.hold.awaits_approval
 
     @property
+    def begun_at(self) -> int:
+        """The instant at which its timeout began: that of its claim if it was held, else of its registration."""
+        hold = self.hold
+        if hold is None or not hold.claims or hold.given_back_at is not None:
+            return self.created_at
+        return self.deadline - hold.timeout // timedelta(microseconds=1)
+
+    @property
     def ready_at(self) -> int:
         """The instant from which it stands in line: that of its approval, or of its registration."""
         return self.created_at if self.approval is None else self.approval.decided_at or self.created_at

@@ -262,7 +262,7 @@ class DeviceProfile:
             topic=_filled(request.topic, facts),
             payload=request.body(facts, trace),
             qos=request.qos,
-            message_expiry=timedelta(microseconds=facts.deadline - facts.created_at),
+            message_expiry=timedelta(microseconds=facts.timeout),
             response_topic=_filled(self.responses[0].topic, facts) if request.properties else None,
             correlation_data=request.correlation_data(facts),
             user_properties=request.said_beside(facts) if request.user_properties else (),

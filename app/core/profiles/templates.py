@@ -36,6 +36,13 @@ class CommandFacts:
     created_at: int
     deadline: int
     parts: Mapping[str, str] | None = None
+    held_for: int = 0
+    """The microseconds that passed before its timeout began, as it was held."""
+
+    @property
+    def timeout(self) -> int:
+        """Its timeout in microseconds."""
+        return self.deadline - self.created_at - self.held_for
 
 
 def facts_of(command: Command, params: JsonValue | Missing = MISSING) -> CommandFacts:
@@ -47,6 +54,7 @@ def facts_of(command: Command, params: JsonValue | Missing = MISSING) -> Command
         json.loads(command.params) if params is MISSING else params,
         command.created_at,
         command.deadline,
+        held_for=command.begun_at - command.created_at,
     )
 
 
@@ -90,10 +98,10 @@ FACTS: Final[dict[str, Callable[[CommandFacts], JsonValue]]] = {
     "created_ms": lambda facts: facts.created_at // 1000,
     "deadline_ms": lambda facts: facts.deadline // 1000,
     "deadline": lambda facts: rfc3339(facts.deadline),
-    "timeout_ms": lambda facts: (facts.deadline - facts.created_at) // 1000,
+    "timeout_ms": lambda facts: facts.timeout // 1000,
     "created_s": lambda facts: facts.created_at // 1_000_000,
     "deadline_s": lambda facts: facts.deadline // 1_000_000,
-    "timeout_s": lambda facts: -(-(facts.deadline - facts.created_at) // 1_000_000),  # rounded up: 0 is never meant
+    "timeout_s": lambda facts: -(-facts.timeout // 1_000_000),  # rounded up: 0 is never meant
     "id_number": lambda facts: int.from_bytes(_digest(facts, 4), "big") >> 1,  # what 32 bits with a sign can hold
     "id_short": lambda facts: _digest(facts, 6).hex(),
     "id_uuid": lambda facts: uuid_text(uuid_of(facts)),

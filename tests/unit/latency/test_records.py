@@ -20,7 +20,9 @@ from app.core.messages import Publication
 from app.latency.schema import COLUMNS
 from app.observers.journal import MOST_WAITING, Journal
 from app.store.commands import Joined, Registered
+from app.store.holds import Claimed
 from app.store.memory.commands.store import MemoryStateStore
+from tests.contract.store_backends import registration
 from tests.unit.assembly import (
     AS_LONG_AS_IT_TAKES,
     Assembly,
@@ -329,6 +331,17 @@ class TestForTheDead:
         assert [(row["outcome"], row["writing_node"], row["error_code"]) for row in rows] == [
             ("timed_out", "n2", "timed_out")
         ]
+
+    async def test_the_time_of_a_held_command_begins_with_its_claim(self, folder: Path) -> None:
+        assembly, _ = await self.with_a_dead_home(folder)
+        held = registration(held=timedelta(hours=8), home="n1", timeout=timedelta(seconds=10))
+        await assembly.store.register(held)
+        assembly.clock.advance(3600)
+        assert isinstance(await assembly.store.claim(held.command_id, "n1", "token"), Claimed)
+        await self.sweep(assembly)
+        (row,) = [row for row in await written(assembly, folder) if row["command_id"] == held.command_id]
+        assert (row["outcome"], row["writing_node"]) == ("timed_out", "n2")
+        assert (row["registered_at"], row["deadline_at"]) == (at(3600), at(3610))
 
     async def test_nobody_writes_for_a_home_that_lives(self, folder: Path) -> None:
         assembly, _ = await self.with_a_dead_home(folder, dead=False)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from dataclasses import replace
+from datetime import timedelta
 from inspect import GEN_SUSPENDED, getgeneratorstate
 from typing import Any
 
 import pytest
 
 from app.core.commands.callback import Answer, Expectation
-from app.core.commands.command import CommandState
+from app.core.commands.command import Command, CommandState, Hold
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.response_reader import ResponseReader
-from app.core.profiles.templates import CommandFacts
+from app.core.profiles.templates import CommandFacts, facts_of
 from app.profiles.loader import parse_profile
 
 ID = "042-01JCZX0000000000000000000A"
@@ -361,6 +362,17 @@ def test_absent_members_are_null_or_left_out() -> None:
 def test_instants_in_seconds() -> None:
     request = 'payload = ["{id}", "{created_s}", "{deadline_s}", "{timeout_s}"]'
     assert json.loads(composed(request, {}).payload) == [ID, 1_732_000_000, 1_732_000_009, 10]
+
+
+def test_the_timeout_of_a_held_command_begins_with_its_claim() -> None:
+    hour, timeout = 3_600_000_000, timedelta(seconds=30)
+    hold = Hold(CREATED + 8 * hour, timeout, "", claims=1)
+    deadline = CREATED + hour + 30_000_000
+    command = Command(ID, "d", "m", b"{}", "p", CommandState.PENDING, "n1", CREATED, deadline, hold=hold)
+    one = profile('topic = "c/{device_id}"\npayload = ["{id}", "{created_s}", "{timeout_s}", "{timeout_ms}"]', BY_ID)
+    sent = one.compose(facts_of(command))
+    assert json.loads(sent.payload) == [ID, CREATED // 1_000_000, 30, 30_000]
+    assert sent.message_expiry == timeout
 
 
 def test_params_in_topics_are_needed_before_anything_is_sent() -> None:
