@@ -48,7 +48,7 @@ def metrics(*, url: Url = None, context: ContextName = None) -> None:
     """Print the metrics of a node in the Prometheus text format."""
     with connected(url, context) as homing:
         text = homing.metrics()
-    typer.echo(text, nl=False)
+    out.line(text.rstrip("\n"))
 
 
 def profiles(

@@ -21,7 +21,7 @@ from app.cli.directory import (
     taken,
     with_directory,
 )
-from app.cli.output import Stop, err, out, plain, tell
+from app.cli.output import Form, Stop, err, out, table, tell
 from app.core.access.admins import counts
 from app.runtime.exits import Exit
 
@@ -134,18 +134,16 @@ def list_keys(
     *, everything: Annotated[bool, typer.Option("--all", help="Include revoked and expired keys.")] = False
 ) -> None:
     """List keys: id, principal, label, when each was created, expires and was used, and whether it is valid."""
-    from rich.table import Table
-    from rich.text import Text
-
     document, now_us = with_directory(_read), instant()
     names = {one.id: one.name for one in document.principals}
-    table = Table("id", "of", "for", "made", "ends", "used", "state", box=None, pad_edge=False)
-    for one in document.credentials:
-        if everything or counts(one, now_us):
-            ends = "never" if one.expires_us is None else shown(one.expires_us)
-            row = (one.id, names[one.principal_id], one.name, shown(one.created_us), ends, shown(one.last_used_us))
-            table.add_row(*(Text(plain(cell)) for cell in row), Text(_state(one, now_us)))
-    out.console.print(table)
+
+    def row(one: Credential) -> tuple[str, ...]:
+        ends = "never" if one.expires_us is None else shown(one.expires_us)
+        used, state = shown(one.last_used_us), _state(one, now_us)
+        return (one.id, names[one.principal_id], one.name, shown(one.created_us), ends, used, state)
+
+    found = [one for one in document.credentials if everything or counts(one, now_us)]
+    table(Form.HUMAN, found, row, ("id", "of", "for", "made", "ends", "used", "state"))
 
 
 @application.command()

@@ -127,7 +127,7 @@ def schema() -> None:
     """
     from app.profiles.tools.editors import schema_of_files
 
-    typer.echo(json.dumps(schema_of_files(), indent=2))
+    out.line(json.dumps(schema_of_files(), indent=2))
 
 
 def _file_of(given: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.directory import FOLLOWED, change, find, instant, new_bindings, new_id, shown, with_directory
-from app.cli.output import Stop, err, needs_terminal, out, plain, tell
+from app.cli.output import Form, Stop, err, needs_terminal, table, tell
 from app.cli.standard_input import read_line
 from app.runtime.exits import Exit
 
@@ -112,23 +112,20 @@ def disable(
 @application.command("list")
 def list_users(*, services: Annotated[bool, typer.Option("--services", help="Include services.")] = False) -> None:
     """List people: id, name, tenant, roles, and whether they are disabled."""
-    from rich.table import Table
-    from rich.text import Text
-
     from app.core.access.model import Kind
 
     async def read(directory: AccessDirectory) -> Document:
         return await directory.read()
 
     document = with_directory(read)
-    table = Table("id", "name", "kind", "tenant", "roles", "state", box=None, pad_edge=False)
-    for one in document.principals:
-        if services or one.kind is Kind.USER:
-            roles = [f"{by.role} on {' '.join(by.devices)}" for by in document.bindings if by.subject == one.id]
-            state = "" if one.disabled_us is None else f"disabled since {shown(one.disabled_us)}"
-            row = (one.id, one.name, one.kind.value, one.tenant_id or "-", ", ".join(roles) or "-", state)
-            table.add_row(*(Text(plain(cell)) for cell in row))
-    out.console.print(table)
+
+    def row(one: Principal) -> tuple[str, ...]:
+        roles = [f"{by.role} on {' '.join(by.devices)}" for by in document.bindings if by.subject == one.id]
+        state = "" if one.disabled_us is None else f"disabled since {shown(one.disabled_us)}"
+        return (one.id, one.name, one.kind.value, one.tenant_id or "-", ", ".join(roles) or "-", state)
+
+    found = [one for one in document.principals if services or one.kind is Kind.USER]
+    table(Form.HUMAN, found, row, ("id", "name", "kind", "tenant", "roles", "state"))
 
 
 def _find(document: Document, name: str, tenant: str | None, *, people_only: bool = True) -> Principal:

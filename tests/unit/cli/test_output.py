@@ -21,10 +21,11 @@ def _here() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
 
 
+@pytest.mark.parametrize("verb", ["version", "profile schema"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
-def test_output_on_a_full_disk_is_a_failure_that_says_so() -> None:
+def test_output_on_a_full_disk_is_a_failure_that_says_so(verb: str) -> None:
     with Path("/dev/full").open("wb") as full:
-        line = [sys.executable, "-m", "app.cli", "version"]
+        line = [sys.executable, "-m", "app.cli", *verb.split()]
         ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, env=_here(), check=False)
     assert (ended.returncode, ended.stderr) == (
         1,

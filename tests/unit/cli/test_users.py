@@ -64,6 +64,13 @@ class TestUsers:
         assert "operator on dock-*" in out
         assert "admin" not in out
 
+    def test_a_long_name_is_whole_in_a_pipe(self, homing: Homing, admin_key: str) -> None:
+        name = f"ann.of.the.night.shift@{'long.' * 12}example.org"
+        homing("users", "add", name, "--no-password", "--role", "viewer")
+        homing("keys", "create", name, "--label", "of her laptop, " * 5)
+        assert f"{name}  {name}  user  -       viewer on *" in homing("users", "list")[1]
+        assert f"{name}  {'of her laptop, ' * 5}" in homing("keys", "list")[1]
+
     @pytest.mark.parametrize(
         ("arguments", "typed", "sentence"),
         [
