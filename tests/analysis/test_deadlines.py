@@ -175,7 +175,7 @@ def cell(end: End, took_us: int | None, commands: int = 1, **other: Any) -> dict
     return given | {"end": int(end), "bucket": number} | counts
 
 
-NO_PERIOD = {"begin": 0, "since": 0, "middle": 0, "level": 0, "success": 0, "max_pending": 0}
+NO_PERIOD = {"begin": 0, "asked": 0, "since": 0, "middle": 0, "level": 0, "success": 0, "max_pending": 0}
 
 
 def made_of(name: str, cells: list[dict[str, Any]], options: DeadlineOptions = OPTIONS) -> list[dict[str, Any]]:

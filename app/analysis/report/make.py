@@ -154,6 +154,7 @@ def _tables(
     cut = cut_of(period.hours, options.deadlines.held_out)
     instants = {"begin": period.begin, "cut": cut, "since": period.since, "middle": period.middle}
     values = {name: at.timestamp() for name, at in instants.items()} | options.deadlines.as_json()
+    values["asked"] = values["begin"] if options.begin else 0.0
     rows: Rows = {}
     queries: dict[str, str] = {}
     before: list[str] = []

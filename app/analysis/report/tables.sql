@@ -171,7 +171,8 @@ SELECT summed.*, p50_us, p99_us, summed.commands / sum(summed.commands) OVER () 
   received / nullif(sum(received) OVER (), 0) AS received_share, received_share * count(*) OVER () AS received_skew
 FROM summed LEFT JOIN latency_by_node USING (node);
 
--- Ten seconds without a row lie between two with one: as many are in flight as at their begin.
+-- Ten seconds without a row lie between two with one: as many are in flight as at their begin. What was registered
+-- before the period that was asked for is in flight when it begins.
 CREATE TABLE capacity AS
 WITH slot AS (
   SELECT coalesce(node, 'all') AS node, epoch("at") AS begin, sum(arrived) AS arrived, sum(carried_in) AS carried_in,
@@ -179,7 +180,7 @@ WITH slot AS (
   FROM rollups.load_10s GROUP BY GROUPING SETS ((node, "at"), ("at"))
 ), level AS (
   SELECT *, coalesce(sum(carried_out - carried_in) OVER (past ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before,
-    coalesce(begin - lag(begin) OVER past - 10, 0) AS gap, busy / 10 + before - carried_in AS level,
+    least(coalesce(begin - lag(begin) OVER past - 10, 0), begin - {{ asked }}) AS gap, busy / 10 + before - carried_in AS level,
     if(gap > 0, before, 0) AS gap_level
   FROM slot WINDOW past AS (PARTITION BY node ORDER BY begin)
 ), peak AS (
@@ -188,11 +189,11 @@ WITH slot AS (
     sum(level * 10 + gap_level * gap) AS seconds, greatest(max(level), max(gap_level)) AS in_flight_peak,
     to_timestamp(arg_max(begin - if(gap_level > level, gap, 0), (greatest(level, gap_level), -begin))) AS in_flight_peak_at,
     {{ max_pending }} * if(node = 'all', (SELECT count(DISTINCT node) FROM rollups.load_10s), 1) AS max_pending
-  FROM level GROUP BY node
+  FROM level WHERE begin >= {{ asked }} GROUP BY node
 )
 SELECT *, arrived / span AS arrivals_mean, seconds / span AS in_flight_mean, in_flight_peak / max_pending AS used_peak,
-  max_pending / nullif(in_flight_peak, 0) AS headroom, max_pending / nullif(seconds / arrived, 0) AS sustainable
-FROM peak, (SELECT max(begin) - min(begin) + 10 AS span FROM slot);
+  max_pending / nullif(in_flight_peak, 0) AS headroom, max_pending / nullif(seconds / nullif(arrived, 0), 0) AS sustainable
+FROM peak, (SELECT max(begin) - min(begin - if(before > 0, gap, 0)) + 10 AS span FROM level WHERE begin >= {{ asked }} AND node = 'all');
 
 -- Shares by two proportions, medians by Mann-Whitney on the histograms with ties, tails by the old p99.
 CREATE TABLE change AS
