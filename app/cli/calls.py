@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 3
 """Somebody waits at a terminal: better a quick word than a late one."""
 
+PATIENT: Final = 60
+"""Those who follow leave that running while a node is restarted."""
+
 Url = Annotated[
     str | None,
     typer.Option(
@@ -83,6 +86,15 @@ def connected(
         raise Stop("" if output is not Form.HUMAN else str(error), code_of(error)) from None
     except (UnreachableError, UnexpectedAnswerError) as error:
         raise Stop(str(error), Exit.UNREACHABLE) from None
+
+
+@contextmanager
+def following(url: str | None, context: str | None, output: Form = Form.HUMAN) -> Iterator[Homing]:
+    """A client that waits for a node that is away; where none answers to begin with, that is said at once."""
+    with connected(url, context, output) as homing:
+        homing.alive()
+    with connected(url, context, output, attempts=PATIENT) as homing:
+        yield homing
 
 
 def code_of(error: ProblemError) -> Exit:

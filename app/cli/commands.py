@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.calls import PATIENT, AsJson, ContextName, Output, Url, connected, following, form
 from app.cli.completion import commands, devices
 from app.cli.outcome import OUTCOMES, follow, report
 from app.cli.output import Form, Stop, complain, out, table, tell, written
@@ -88,7 +88,7 @@ def watch(  # noqa: PLR0913 - one per option
     """
     shown = form(output, as_json=as_json)
     if identity is None:
-        with connected(url, context, shown) as homing:
+        with following(url, context, shown) as homing:
             told = homing.watch_all(device=device, profile=profile, method=method, states=state or (), kinds=kind or ())
             for one in islice((one for one in told if one.kind != "bookmark"), count):
                 _happened(one, shown)
@@ -97,7 +97,9 @@ def watch(  # noqa: PLR0913 - one per option
         raise Stop("ID and filters: give one of the two", Exit.USAGE)
     try:
         with connected(url, context, shown) as homing, _known(identity, shown):
-            command = follow(homing, homing.get(identity))
+            command = homing.get(identity)
+        with connected(url, context, shown, attempts=PATIENT) as homing:
+            command = follow(homing, command)
     except KeyboardInterrupt:
         raise Stop(f"{identity} goes on: homing watch {identity}", Exit.INTERRUPTED) from None
     report(command, shown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.calls import AsJson, ContextName, Output, Url, connected, following, form
 from app.cli.completion import members
 from app.cli.output import Form, Stop, complain, out, tell, written
 from app.cli.verbs import HELP, Verb, cell, group, read_json
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from homing_client import LogEvent
 
 COLUMNS = "at topic data|data_base64"
-PATIENT = 60
-"""The number of times that a node that is away is asked for more: those who follow events leave that running."""
 
 application = group(
     "What devices say unasked: read, follow and publish it.",
@@ -62,7 +60,7 @@ def follow(
     shown = form(output, as_json=as_json)
     if reader is not None and distinct:
         raise Stop("--distinct cannot be combined with --reader", Exit.USAGE)
-    with connected(url, context, shown, attempts=PATIENT) as homing:
+    with following(url, context, shown) as homing:
         if reader is None:
             _show(homing.events.follow(topic, since=since, database=database, distinct=distinct), count, shown)
             return

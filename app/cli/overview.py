@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.calls import AsJson, ContextName, Output, Url, connected, following, form
 from app.cli.output import Form, Stop, out, table, tell, written
 from app.runtime.exits import Exit
 
@@ -29,10 +29,11 @@ def overview(
     shown = form(output, as_json=as_json)
     if count is not None and not follow:
         raise Stop("--count: needs --follow", Exit.USAGE)
-    with connected(url, context, shown) as homing:
-        if not follow:
+    if not follow:
+        with connected(url, context, shown) as homing:
             _show(homing.overview(), shown)
-            return
+        return
+    with following(url, context, shown) as homing:
         for one in islice(homing.watch_overview(), count):
             _show(one, shown)
 

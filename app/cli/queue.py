@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli import queue_documents as documents
-from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.calls import PATIENT, AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import members
 from app.cli.output import Form, Stop, complain, out
 from app.cli.queue_handlers import HandlerProcesses
@@ -28,8 +28,6 @@ from app.runtime.system import SystemClock, new_secret
 if TYPE_CHECKING:
     from homing_client import Message
 
-PATIENT: Final = 60
-"""The number of times that a node that is away is asked again: consumers are left running."""
 POLL: Final = "2s"
 """The time for which one call waits for events, so that Ctrl-C is heard."""
 LEAVING_SECONDS: Final = 5.0

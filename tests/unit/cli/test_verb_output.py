@@ -92,6 +92,7 @@ def test_what_makes_no_sense_gets_a_sentence(homing: Homing, fake_node: FakeNode
 def test_who_follows_events_is_told_what_is_missing(homing: Homing, fake_node: FakeNode) -> None:
     event = ANSWER["events"][0]
     fake_node.answers = [
+        (200, {}),
         (200, [("gap", {"until": "2026-03-01T07:00:00.000Z"}), ("event", event)]),
         (200, [("event", event)]),
     ]
@@ -101,7 +102,7 @@ def test_who_follows_events_is_told_what_is_missing(homing: Homing, fake_node: F
         "homing: events until 2026-03-01T07:00:00.000Z are missing: they were dropped, are damaged, or Redis has "
         "forgotten them\n"
     )
-    fake_node.answers = [(200, [("problem", {"status": 404, "detail": "there is no such database"})])]
+    fake_node.answers = [(200, {}), (200, [("problem", {"status": 404, "detail": "there is no such database"})])]
     assert homing("events", "follow", "--url", fake_node.url) == (
         2,
         "",
@@ -178,10 +179,10 @@ def test_explain_tells_people_what_it_was_and_what_nobody_knows(homing: Homing, 
 def test_a_reader_goes_on_where_it_was_and_commits_what_it_has_shown(homing: Homing, fake_node: FakeNode) -> None:
     kept = ANSWER["cursors"][0]
     told = [("event", ANSWER["events"][0], "2.y"), ("event", ANSWER["events"][0], "2.z")]
-    fake_node.answers = [(200, kept, {"etag": '"t"'}), (200, told), (200, kept)]
+    fake_node.answers = [(200, {}), (200, kept, {"etag": '"t"'}), (200, told), (200, kept)]
     code, out, err = homing("events", "follow", "a/+", "--reader", "archive", "--count", "2", "--url", fake_node.url)
     assert (code, err, len(out.splitlines())) == (0, "", 2)
-    first, second, third = fake_node.asked
+    _, first, second, third = fake_node.asked
     assert (first[:2], second[0]) == (("GET", "/v1/cursors/archive"), "GET")
     assert second[2]["Last-Event-ID"] == kept["cursor"]
     assert (third[:2], third[3]) == (("PUT", "/v1/cursors/archive"), {"cursor": "2.z", "topic": "a/+"})
@@ -192,7 +193,8 @@ def test_a_reader_goes_on_where_it_was_and_commits_what_it_has_shown(homing: Hom
 
 def test_a_reader_whose_place_was_taken_stops(homing: Homing, fake_node: FakeNode) -> None:
     problem = {"type": "urn:homing:problem:precondition-failed", "title": "x", "status": 412, "detail": "is taken"}
-    fake_node.answers = [(200, ANSWER["cursors"][0]), (200, [("event", ANSWER["events"][0], "2.y")]), (412, problem)]
+    told = [("event", ANSWER["events"][0], "2.y")]
+    fake_node.answers = [(200, {}), (200, ANSWER["cursors"][0]), (200, told), (412, problem)]
     code, _, err = homing("events", "follow", "--reader", "archive", "--count", "1", "--url", fake_node.url)
     assert (code, "is taken" in err) == (2, True)
 
@@ -238,3 +240,14 @@ def test_results_of_a_run_are_a_parquet_file(homing: Homing, fake_node: FakeNode
     other = tmp_path / "other"
     code, _, err = homing("fleet", "results", RUN, "--parquet", str(other), "--url", fake_node.url)
     assert (code, "homing[latency]" in err, other.exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize("verb", ["events follow", "watch", "overview --follow", f"watch {ID}"])
+def test_those_who_follow_outlast_the_restart_of_a_node(homing: Homing, fake_node: FakeNode, verb: str) -> None:
+    known = (200, ANSWER | COMMAND | {"state": "sent"})
+    told = [("overview", ANSWER), ("event", ANSWER["events"][0]), ("outcome", COMMAND)]
+    fake_node.answers = [known, *[(503, {})] * 4, (200, told), (404, {"type": "gone", "status": 404, "title": "gone"})]
+    code, out, _ = homing(*verb.split(), "--url", fake_node.url)
+    assert code == (0 if ID in verb else 2)
+    assert len(out.splitlines()) >= 1
+    assert homing(*verb.split(), "--url", "http://127.0.0.1:9")[0] == 6  # there never was one

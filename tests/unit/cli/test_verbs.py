@@ -261,11 +261,12 @@ def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, oper
     if operation == "GET /v1/commands/{command_id}/events":
         fake_node.answers = [(200, ANSWER), (200, [("outcome", COMMAND)])]
     if operation == "GET /v1/commands/events":
-        fake_node.answers = [(200, [("bookmark", {}), ("outcome", COMMAND)])]
+        fake_node.answers = [(200, {}), (200, [("bookmark", {}), ("outcome", COMMAND)])]
     if operation == "GET /v1/events/stream":
-        fake_node.answers = [(200, [("bookmark", {"cursor": "1"}), ("event", ANSWER["events"][0])])]
+        fake_node.answers = [(200, {}), (200, [("bookmark", {"cursor": "1"}), ("event", ANSWER["events"][0])])]
     if operation == "GET /v1/overview/events":
-        fake_node.answers = [(200, [("overview", ANSWER), ("bookmark", {"at": "2026-03-01T08:00:00.000Z"})])]
+        told = [("overview", ANSWER), ("bookmark", {"at": "2026-03-01T08:00:00.000Z"})]
+        fake_node.answers = [(200, {}), (200, told)]
     if operation == "GET /v1/traffic":
         heard = {"at": "2026-03-01T08:00:00.000Z", "bytes": 1, "retain": False, "payload": "x", "cut": False}
         end = {"heard": 1, "strangers": 0, "dropped": 0, "outcomes": []}
