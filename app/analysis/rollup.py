@@ -23,6 +23,7 @@ from app.analysis.deadlines import End
 from app.analysis.lake import COMPACT, ROLLUP, SCHEMA_VERSION, Day, Lake, quoted
 from app.analysis.options import DAY, AnalyzeOptions
 from app.analysis.source import CLOCK_TOLERANCE_US, DEVICE_US, LATENCY, OUTCOME, WAKE_US, Source
+from app.core.profiles.correlation import Correlation
 from app.latency.schema import RecordKind
 
 if TYPE_CHECKING:
@@ -91,9 +92,12 @@ QUERIES: Final = {
 WITH cell AS ({LATENCY_CELLS.format(by="device_id")})
 SELECT cell.*, device_group FROM cell JOIN device_of USING (date, device_id)""",
     # `further` has those of the day after, too: a late response may come on the day after the timeout.
+    # The answer to what a probe settled got lost, and nobody waits for one to what was sent one way.
     "deadlines_hourly": f"""\
 WITH command AS (
   SELECT record.date, date_trunc('HOUR', recorded_at) AS hour, profile, method, device_group, command_id, outcome,
+    {ANSWERED} AND correlation <=> '{Correlation.PROBE}' AS probed,
+    {ANSWERED} AND receiving_node IS NOT NULL AS responded,
     unix_micros(registered_at) AS registered, unix_micros(recorded_at) - unix_micros(registered_at) AS took,
     unix_micros(deadline_at) - unix_micros(registered_at) AS allowed
   FROM record JOIN device_of USING (date, device_id)
@@ -104,11 +108,12 @@ WITH command AS (
   SELECT date, hour, profile, method, device_group, outcome, date_trunc('HOUR', late_at) AS late_hour,
     unix_micros(late_at) - registered AS took, allowed
   FROM command LEFT JOIN late USING (command_id)
-  WHERE outcome IN ('timed_out', 'cancelled') AND allowed > 0 AND (outcome = 'timed_out' OR late_at IS NOT NULL)
+  WHERE (probed OR outcome IN ('timed_out', 'cancelled')) AND allowed > 0
+    AND (outcome != 'cancelled' OR late_at IS NOT NULL)
 )
 SELECT date, hour, profile, method, device_group, {End.ANSWERED:d} AS end, CAST(NULL AS TIMESTAMP) AS late_hour,
   {bucket("took")} AS bucket, count(*) AS commands, sum(took) AS sum_us, 0L AS timeout_us
-FROM command WHERE {ANSWERED} AND took >= 0 GROUP BY ALL
+FROM command WHERE responded AND NOT probed AND took >= 0 GROUP BY ALL
 UNION ALL
 SELECT date, hour, profile, method, device_group,
   CASE WHEN outcome = 'cancelled' THEN {End.CANCELLED:d} WHEN took IS NULL THEN {End.NEVER:d} ELSE {End.LATE:d} END,

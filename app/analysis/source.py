@@ -89,8 +89,7 @@ LATENCY: Final = Source(
         "clock_jump": f"{OUTCOME} AND "
         f"(coalesce({DEVICE_US} < -{CLOCK_TOLERANCE_US}, false) OR coalesce({WAKE_US} < -{CLOCK_TOLERANCE_US}, false))"
     },
-    left="writing_node forwarded correlation attempt request_bytes response_bytes acknowledged_at delivered_at"
-    " respond_us",
+    left="writing_node forwarded attempt request_bytes response_bytes acknowledged_at delivered_at respond_us",
 )
 EVENTS: Final = Source(
     "events",

@@ -100,6 +100,18 @@ def row_of(learned: Learned, group: str | None) -> dict[str, Any]:
     return row
 
 
+def test_what_was_settled_without_a_response_tells_no_true_time(spark: SparkSession, tmp_path: Path) -> None:
+    """A probe settles shortly before the deadline: for each answer that got lost the next timeout would be longer."""
+    quick = [outcome(number, 400) for number in range(2000)]
+    probed = [outcome(number, 9_500, correlation="probe") for number in range(40)]
+    one_way = [outcome(number, 1, receiving_node=None, forwarded=False) for number in range(100)]
+    write(tmp_path / "log", [*quick, *probed, *one_way, late(probed[0], 12_000)])
+    row = row_of(learned_of(spark, tmp_path / "log", tmp_path / "out", OPTIONS), None)
+    assert (row["responses"], row["late"], row["never_answered"]) == (2001, 1, 39)
+    assert 400_000 <= row["quantile_us"] <= 410_000
+    assert row["logged_timeout_us"] == 10_000_000
+
+
 def test_quantiles_and_counts_are_those_of_a_plain_computation(learned: Learned, log: Path) -> None:
     sql = "count(took), quantile_disc(took, 0.99), count_if(took > allowed), count_if(took IS NULL) FROM command"
     expected: dict[str | None, tuple[Any, ...]] = {None: plain(log, f"SELECT {sql}")[0]}
