@@ -21,7 +21,7 @@ from app.analysis.contracts import ROLLUPS
 from app.analysis.inventory import WHOLE_FILES, DayPlan, FileStamp, InventoryEntry, plan, plan_without
 from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, Row, one_of
 from app.analysis.options import DAYS_AT_ONCE
-from app.analysis.places import LogFolder
+from app.analysis.places import LogFolder, no_pattern
 from app.analysis.session import is_hopeless
 from app.analysis.source import Source, ddl
 from app.core.errors import ConfigurationError
@@ -44,7 +44,7 @@ class LogListing:
 
     def folders(self, dates: Iterable[str]) -> str:
         """The folders of these days, as far as they are there, as a pattern."""
-        return f"{self.url}{'/*' * (len(self.source.layout) - 2)}/date={{{','.join(dates)}}}"
+        return f"{no_pattern(self.url)}{'/*' * (len(self.source.layout) - 2)}/date={{{','.join(dates)}}}"
 
     def run(self, date: str) -> str:
         """The name of the files that a day is made of. A file that is copied again has another size or time."""
@@ -92,7 +92,7 @@ def compact(
         span = batch[0] if len(batch) == 1 else f"{batch[0]} to {batch[-1]}"
         progress(done / len(plans), f"compact {span}: {sum(len(one.read) for one in days.values()):,} files")
         some = next((one for one in days.values() if one.kept), None)
-        paths = [f"{listing.url}/{path}" for path in some.read] if some else [listing.folders(batch)]
+        paths = [no_pattern(f"{listing.url}/{path}") for path in some.read] if some else [listing.folders(batch)]
         try:
             frame = reader.parquet(*paths).selectExpr("*", "_metadata.file_path AS file")
             part, quarantine = _write(lake, source, frame)

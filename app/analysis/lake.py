@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from app.analysis.inventory import SCHEMA, InventoryEntry
-from app.analysis.places import LogFolder, held
+from app.analysis.places import LogFolder, held, no_pattern
 from app.analysis.source import Source, ddl
 from app.runtime.system import new_secret
 
@@ -97,7 +97,7 @@ class Lake:
         files = [file for day in days for file in self.clean_files(source, day)]
         root = f"{self.place.url}/clean/{source.name}"
         reader = spark.read.schema(ddl(source.kept)).option("basePath", root)
-        return reader.parquet(*(f"{self.place.url}/{file}" for file in files))
+        return reader.parquet(*(no_pattern(f"{self.place.url}/{file}") for file in files))
 
     def files(self, folder: str, date: str, parts: Iterable[str]) -> list[str]:
         """The files of these parts of a day; the empty part is all of them."""

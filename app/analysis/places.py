@@ -120,6 +120,11 @@ def held(folder: Path) -> Iterator[None]:
         yield
 
 
+def no_pattern(url: str) -> str:
+    """The URL as Spark is told where it takes braces, brackets and stars for a pattern."""
+    return re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", url)
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write or replace a file of this machine, durably."""
     path.parent.mkdir(parents=True, exist_ok=True)

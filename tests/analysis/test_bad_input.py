@@ -14,6 +14,7 @@ import pytest
 from app.analysis.buckets import RELATIVE_ERROR
 from app.analysis.contracts import TABLES
 from app.analysis.report.make import MOST_MISSING
+from app.analysis.stream.run import FollowOptions, follow
 from app.core.errors import ConfigurationError
 from app.latency.arrow import SCHEMA
 from tests.analysis.results import analysis, one, rows
@@ -160,3 +161,13 @@ def test_a_log_without_one_good_file_is_a_sentence(spark: SparkSession, tmp_path
     (hour / "node-a-1-1.parquet").touch()
     with pytest.raises(ConfigurationError, match="no record can be used"):
         analysis(spark, tmp_path / "log", tmp_path / "out")
+
+
+def test_folders_may_have_names_that_look_like_patterns(spark: SparkSession, tmp_path: Path) -> None:
+    log, out = tmp_path / "log [1]{a,b}*?", tmp_path / "out [2]{c}"
+    write(log, small())
+    assert analysis(spark, log, out)["log"]["records"] == 60
+    write(log, small(7, 3600), "node-b")  # now single files are named
+    assert analysis(spark, log, out)["log"]["records"] == 67
+    follow(spark, FollowOptions(log=str(log), out=out, once=True))
+    assert list((out / "stream" / "windows").iterdir())

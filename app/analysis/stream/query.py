@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from app.analysis.buckets import QUANTILES
 from app.analysis.lake import Row
+from app.analysis.places import no_pattern
 from app.analysis.rollup import ANSWERED, LATENCY_CELLS
 from app.analysis.session import SETTINGS as COMMON
 from app.analysis.source import LATENCY, ddl
@@ -80,7 +81,8 @@ def start(
         recursiveFileLookup=True,  # with partitions, a file in a folder of another form would end the query
     )
     seconds = options.lateness.total_seconds()
-    record = source.parquet(options.log).where(_WHOLE).selectExpr("*", f"{_TIMELY.format(lateness=seconds)} AS timely")
+    whole = source.parquet(no_pattern(options.log)).where(_WHOLE)
+    record = whole.selectExpr("*", f"{_TIMELY.format(lateness=seconds)} AS timely")
     record = record.observe(WRONG_TIME, expr("count_if(NOT timely)").alias(WRONG_TIME)).where("timely")
     record.withWatermark("recorded_at", f"{seconds} seconds").selectExpr(
         "* EXCEPT (total_us, timely)",
