@@ -18,7 +18,10 @@ class EchoStates(Protocol):
     """See `CommandReader` for what all ports of commands have in common."""
 
     async def expecting(self, device_id: str, topic: str, within: timedelta) -> Sequence[Command]:
-        """Open commands of a device that wait on the topic since no longer than `within`, oldest first."""
+        """Open commands of a device that wait on the topic since no longer than `within`, oldest first.
+
+        A command that was held waits since its claim.
+        """
 
     async def tell_state(self, device_id: str, topic: str, state: bytes, keep: timedelta) -> None:
         """Remember the state, a JSON text, that a device told on the topic; for so long, or until it tells another."""

@@ -9,6 +9,7 @@ from app.core.commands.command import CommandState
 from app.core.commands.routing import MatchResult
 from app.core.profiles.correlation import Correlation
 from app.store.echo_states import MOST_EXPECTING
+from app.store.holds import Claimed
 from app.store.state import StateStore
 from tests.contract.store_backends import Backend, answer, registration, topic_of
 
@@ -50,6 +51,16 @@ class TestStates:
         await store.register(registration(DEVICE, PLACE))
         await backend.advance(timedelta(milliseconds=20))
         assert await store.states.expecting(DEVICE, PLACE.topic, timedelta(milliseconds=10)) == []
+
+    async def test_a_command_that_was_held_waits_for_an_echo_since_its_claim(
+        self, store: StateStore, backend: Backend
+    ) -> None:
+        held = registration(DEVICE, PLACE, held=MINUTE)
+        await store.register(held)
+        await backend.advance(timedelta(milliseconds=600))
+        assert isinstance(await store.claim(held.command_id, "node-a", "token"), Claimed)
+        found = await store.states.expecting(DEVICE, PLACE.topic, timedelta(milliseconds=500))
+        assert [one.id for one in found] == [held.command_id]
 
     async def test_the_last_state_is_remembered_for_as_long_as_said(
         self, store: StateStore, other_node: StateStore, backend: Backend

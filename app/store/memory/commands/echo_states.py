@@ -36,9 +36,7 @@ class MemoryEchoStates:
         since = self._table.now() - micros(within)
         waiting = islice(self._table.indexes.topics.get(topic, ()), MOST_EXPECTING)
         commands = (self._table.records[one].command for one in waiting)
-        return [
-            one for one in commands if not one.state.final and one.device_id == device_id and one.created_at >= since
-        ]
+        return [one for one in commands if not one.state.final and one.device_id == device_id and one.begun_at >= since]
 
     async def tell_state(self, device_id: str, topic: str, state: bytes, keep: timedelta) -> None:
         self._states.pop((device_id, topic), None)

@@ -31,7 +31,7 @@ class RedisEchoStates:
         return [
             one
             for one in commands
-            if one is not None and not one.state.final and one.device_id == device_id and one.created_at >= since
+            if one is not None and not one.state.final and one.device_id == device_id and one.begun_at >= since
         ]
 
     async def tell_state(self, device_id: str, topic: str, state: bytes, keep: timedelta) -> None:
