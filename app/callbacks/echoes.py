@@ -59,12 +59,12 @@ class Echoes:
                 return _answer(command, topic, spec, state)
         return None
 
-    def may_be_before(self, command: Command, params: JsonValue) -> bool:
-        """True if `before` has anything to look for; `params` are those of the command, read."""
+    def may_be_before(self, command: Command) -> bool:
+        """True if `before` has anything to look for."""
         if command.profile not in self._with_no_ops:
             return False
         profile = self._profiles[command.profile]
-        return next(profile.no_ops(facts_of(command, params)), None) is not None
+        return next(profile.no_ops(facts_of(command)), None) is not None
 
 
 def _answer(command: Command, topic: str, spec: ResponseSpec, state: JsonValue) -> Answer | None:

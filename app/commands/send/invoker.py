@@ -41,6 +41,7 @@ from app.core.errors import (
 )
 from app.core.messages import Receipt
 from app.core.payload import JsonValue
+from app.mqtt.base import Puback
 from app.runtime.listeners import Listeners
 from app.store.commands import CommandWriter, Finished, Joined
 
@@ -144,6 +145,7 @@ class Invoker:
         self.cancelled: Final[Listeners[str]] = Listeners()
         """Called with the id of a command that this node has cancelled for somebody."""
         self._following: set[asyncio.Task[object]] = set()
+        publisher.handed_over.add(self._handed_over)
 
     async def invoke(
         self,
@@ -312,7 +314,10 @@ class Invoker:
             raise UnpublishableError(error.field, error.reason) from error
         puback.add_done_callback(partial(self._after_puback, pending, publication.topic))
         self._open_commands.published(pending, len(publication.payload), puback)
-        if self._echoes.may_be_before(command, params):
+
+    def _handed_over(self, command: Command, puback: Puback) -> None:
+        """Hear of each command that leaves, also of one that was held."""
+        if self._echoes.may_be_before(command):
             self._later(self._end_when_nothing_is_to_do(command, puback))
 
     def _after_puback(self, pending: Pending, topic: str, puback: asyncio.Future[Receipt]) -> None:

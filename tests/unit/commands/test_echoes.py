@@ -18,6 +18,7 @@ from app.core.messages import Publication
 from app.core.profiles.correlation import Correlation
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackMqttClient
+from app.store.holds import Claimed
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Assembly, assemble, request
 
 BULB = """
@@ -102,6 +103,22 @@ async def test_what_is_so_already_counts_where_the_profile_says_so(tmp_path: Pat
     command = await (await send(assembly, state="ON")).wait(AS_LONG_AS_IT_TAKES)
     assert (command.state, command.matched_by) == (CommandState.SUCCEEDED, Correlation.ECHO)
     assert json.loads(command.result or b"") == {"state": "ON", "level": 50}
+
+
+async def test_what_is_so_already_counts_for_a_command_that_was_held_as_well(tmp_path: Path) -> None:
+    assembly = await bulbs(tmp_path, KNOWN)
+    await tell(assembly, state="ON", level=50)
+    member, hour = assembly.members[0], timedelta(hours=1)
+    wanted = request("set", device_id="bulb-1", profile="bulb", params={"state": "ON"}, hold=hour)
+    held = (await member.parts.holder.invoke(wanted, None, park=False)).command.id
+    claimed = await assembly.store.claim(held, member.node_id, "token")
+    assert isinstance(claimed, Claimed)
+    member.open_commands.registered(member.open_commands.open(held), claimed.command)
+    member.invoker._publisher.publish(claimed.command)  # as the claimant does
+    await member.invoker.drained()
+    (command,) = await assembly.store.get([held])
+    assert command is not None
+    assert (command.state, command.matched_by) == (CommandState.SUCCEEDED, Correlation.ECHO)
 
 
 @pytest.mark.parametrize("why", ["another state", "too long ago", "not declared", "another bulb"])
