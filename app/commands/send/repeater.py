@@ -63,8 +63,8 @@ class Repeater:
         """Send what may be repeated of the open commands of a node of which no incarnation lives; how many were sent.
 
         Where another incarnation lives already, `registered_before` (microseconds on the store's clock) leaves out what
-        that one registered. UnavailableError when store or broker are away: it may be tried again, and sends nothing
-        twice. Commands keep their ids and deadlines.
+        that one registered or claimed. UnavailableError when store or broker are away: it may be tried again, and sends
+        nothing twice. Commands keep their ids and deadlines.
         """
         self._publisher.check_connected()
         left = [one for one in await self._store.pending_of(node_id, MOST) if self._may_repeat(one, registered_before)]
@@ -72,7 +72,7 @@ class Repeater:
             return 0
         offset = await self._store.now() - self._now()
         sent, failures = 0, []
-        left.sort(key=lambda one: one.created_at)
+        left.sort(key=lambda one: one.begun_at)
         for start in range(0, len(left), AT_A_TIME):
             some = left[start : start + AT_A_TIME]
             results = await asyncio.gather(*(self._repeat(one, offset) for one in some), return_exceptions=True)
@@ -89,7 +89,7 @@ class Repeater:
             command.state is CommandState.PENDING
             and profile is not None
             and command.method in profile.repeatable
-            and (registered_before is None or command.created_at < registered_before)
+            and (registered_before is None or command.begun_at < registered_before)
         )
 
     async def _repeat(self, command: Command, offset: int) -> bool:
@@ -130,9 +130,7 @@ class Repeater:
         """True if its device was told something else since: opening what was closed meanwhile is no repetition."""
         page = await self._store.list_commands(Query(device_id=command.device_id, limit=LOOK_BACK))
         return any(
-            one.created_at > command.created_at
-            and one.method != command.method
-            and one.state is not CommandState.UNSENT
+            one.begun_at > command.begun_at and one.method != command.method and one.state is not CommandState.UNSENT
             for one in page.commands
         )
 

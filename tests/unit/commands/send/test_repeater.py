@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.commands.send.repeater import AT_A_TIME, Repeater
-from app.core.commands.callback import Expectation, Registration
+from app.core.commands.callback import Expectation, HoldRequest, Registration
 from app.core.commands.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, StoreUnavailableError
 from app.core.identifiers import command_id
@@ -18,6 +18,7 @@ from app.core.profiles.correlation import Correlation
 from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackMqttClient
 from app.store.commands import Joined, Registered
+from app.store.holds import Claimed
 from tests.unit.assembly import Assembly, Lamp, Member, assemble, at_once, never
 from tests.waiting import turns
 
@@ -168,6 +169,29 @@ async def test_what_was_overtaken_by_another_method_is_not_repeated(profiles: Pa
     await turns()
     assert {one["id"] for one in lamp.received} == {closing, command_id("lamp-2", f"{1:026}")}
     assert member.counters["repeat.overtaken"] == 1
+
+
+async def test_what_was_held_was_told_to_its_device_when_it_was_claimed(profiles: Path) -> None:
+    """It has waited since before the command that it overtakes was registered."""
+    assembly, lamp = await started(profiles)
+    held = await left(assembly, "close", hold=HoldRequest(timedelta(hours=1)))
+    await left(assembly, "open")
+    assert isinstance(await assembly.store.claim(held, "n2", "token"), Claimed)
+    assert await repeater(assembly.members[0]).take_over("dead") == 0
+    await turns()
+    assert lamp.received == []
+    assert assembly.members[0].counters["repeat.overtaken"] == 1
+
+
+async def test_what_another_incarnation_claimed_is_left_to_it(profiles: Path) -> None:
+    assembly, lamp = await started(profiles)
+    held = await left(assembly, hold=HoldRequest(timedelta(hours=1)))
+    began = await assembly.store.now()
+    assembly.clock.advance(1)
+    assert isinstance(await assembly.store.claim(held, "dead", "token"), Claimed)
+    assert await repeater(assembly.members[0]).take_over("dead", registered_before=began) == 0
+    await turns()
+    assert lamp.received == []
 
 
 async def test_a_one_way_command_has_succeeded_at_puback(profiles: Path) -> None:
