@@ -22,7 +22,7 @@ ATTEMPTS: Final = 3
 """Somebody waits at a terminal: better a quick word than a late one."""
 
 PATIENT: Final = 60
-"""Those who follow leave that running while a node is restarted."""
+"""The attempts of somebody who follows, and leaves that running while a node is restarted."""
 
 Url = Annotated[
     str | None,
