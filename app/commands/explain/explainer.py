@@ -130,12 +130,12 @@ class Explainer:
                 expected = ()
             names += [one.value for one in expected if one.value]
             topics = [plain(one.topic) for one in expected]
-        return request, Target(command.device_id, names, topics, command.created_at - CLOCKS_US, until)
+        return request, Target(command.device_id, names, topics, command.begun_at - CLOCKS_US, until)
 
     async def _starts_since(self, command: Command) -> tuple[Sequence[str], bool]:
         """Return what is not known as nodes have come and gone since, and whether its home node is one of them."""
         nodes = await self._cluster.nodes()
-        started = [node.node_id for node in nodes if node.started_at * 1_000_000 > command.created_at]
+        started = [node.node_id for node in nodes if node.started_at * 1_000_000 > command.begun_at]
         gaps = [f"{node_id} was started after it: what it knew before is lost" for node_id in started]
         leased = self._cluster.leased
         if leased is not None and command.home_node not in leased:
