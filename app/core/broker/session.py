@@ -188,13 +188,13 @@ class ClientSession:
         if outgoing.qos == 0:
             if self.outlet is None:
                 return  # [MQTT-3.1.2-5]: QoS 0 need not be kept, and nobody counts on it
-            if not outgoing.kept and not self._unsent.full:
+            # Behind one that waits, which may be of its topic, it waits, too: the client ends with the last of them.
+            if not outgoing.kept and not self._unsent.full and not self.waiting.unsure:
                 if self.outlet.saturated:
                     self._drop("slow_reader")
-                    return
-                if not self.waiting.unsure:  # else it would overtake one that waits, which may be of its topic
+                else:
                     self._send_once(outgoing)
-                    return
+                return
         while self.waiting and self.full:
             self.forget_oldest("queue_full")
         if not self._room.take(outgoing) and not self._room.take_from_fullest(outgoing):

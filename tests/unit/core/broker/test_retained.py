@@ -120,6 +120,20 @@ def test_no_message_overtakes_the_one_before_it_of_its_topic() -> None:
     assert payloads(client.hear()) == [b"last"], "nothing waits any more"
 
 
+def test_a_slow_reader_of_retained_messages_ends_with_the_last_of_a_topic() -> None:
+    bench = BrokerBench()
+    publisher = bench.connected("publisher")
+    publisher.publish("t", b"old", retain=True)
+    listener = bench.connected("listener")
+    listener.saturated = True
+    assert listener.subscribe("t", qos=0) == []
+    publisher.publish("t", b"new", retain=True)
+    listener.saturated = False
+    listener.connection.drained()
+    assert payloads(listener.hear()) == [b"old", b"new"]
+    assert bench.counters["broker.dropped.slow_reader"] == 0
+
+
 def test_there_is_room_for_so_many() -> None:
     bench = BrokerBench(retained=2)
     client = bench.connected("a")
