@@ -154,6 +154,8 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
         self._name_peer = name_peer
         self._transport: asyncio.Transport | None = None
         self._ended = False
+        self._late = bytearray()
+        """Answers to a client that does not read: in the transport, each would be an object of many times its bytes."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is none by its class
@@ -180,7 +182,10 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
         self._saturated = True
 
     def resume_writing(self) -> None:
-        self.drained()
+        self._saturated = False
+        self._write_late()
+        if not self._saturated:
+            self.drained()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.lost()
@@ -195,9 +200,10 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
 
     @property
     def unsent(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return 0 if self._transport is None else self._transport.get_write_buffer_size() + len(self._late)
 
     def abort(self) -> None:
+        self._late.clear()
         if self._transport is not None:
             self._transport.abort()
 
@@ -205,18 +211,22 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
         transport = self._transport
         if transport is None or self._ended or transport.is_closing():
             return
-        if transport.get_write_buffer_size() > MOST_UNSENT_BYTES:
+        if self.unsent > MOST_UNSENT_BYTES:
             self.give_up()
             return
         self._broker.counters["broker.sent_bytes"] += len(data)
         self._broker.unsent.said(len(data))
-        transport.write(data)
+        if self._saturated:
+            self._late += data
+        else:
+            transport.write(data)
 
     def close(self) -> None:
         """End it. A client that was connected and still sends gets to read our last words, as with RFC 9112, 9.6."""
         transport = self._transport
         if transport is None or self._ended or transport.is_closing():
             return
+        self._write_late()
         self._ended = True
         asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
         if self._may_linger and transport.can_write_eof():
@@ -224,6 +234,11 @@ class _ClientSocket(ClientStream, asyncio.Protocol):
             transport.resume_reading()
         else:
             transport.close()
+
+    def _write_late(self) -> None:
+        late, self._late = bytes(self._late), bytearray()
+        if late and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(late)
 
     @property
     def _may_linger(self) -> bool:

@@ -156,7 +156,7 @@ class MessageStream(ClientStream):
 
     def __init__(self, broker: Broker, keeper: SessionKeeper | None) -> None:
         super().__init__(broker, keeper)
-        self._unsent: list[bytes] = []
+        self._unsent = bytearray()
         self._size = 0
         self._closing = False
         self._filled = asyncio.Event()
@@ -171,7 +171,7 @@ class MessageStream(ClientStream):
         while not self._unsent and not self._closing:
             self._filled.clear()
             await self._filled.wait()
-        data = b"".join(self._unsent)
+        data = bytes(self._unsent)
         self._unsent.clear()
         self._size = len(data)  # until it is asked for more, this is not sent
         return data
@@ -189,7 +189,7 @@ class MessageStream(ClientStream):
             return
         self._broker.counters["broker.sent_bytes"] += len(data)
         self._broker.unsent.said(len(data))
-        self._unsent.append(data)
+        self._unsent += data
         self._size += len(data)
         self._saturated = self._saturated or self._size > UNSENT_BYTES
         self._filled.set()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
+from typing import cast
 
 import pytest
 
+from app.broker.listener import BrokerListener
 from app.broker.stream import MessageStream
 from app.core.broker import handouts
 from app.core.broker.bounds import BrokerBounds
@@ -90,6 +93,65 @@ async def test_whoever_never_reads_its_acknowledgements_is_closed(monkeypatch: p
     assert await stream.outgoing() == b"", "what was not read is gone"
     stream.lost()
     assert not bench.broker.connections
+
+
+class StuckSocket:
+    """A transport of a socket that takes nothing, as far as the listener asks for it."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.aborted = False
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.writes))
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def abort(self) -> None:
+        self.writes.clear()
+        self.aborted = True
+
+
+def test_answers_that_nobody_reads_take_the_memory_of_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an object of its own, the two bytes of a PINGRESP would take some fifty."""
+    monkeypatch.setattr("app.broker.listener.MOST_UNSENT_BYTES", 1_000)
+    bench, stuck = BrokerBench(), StuckSocket()
+    client = BrokerListener(bench.broker, [], memory=lambda: 0)._client()
+    client.connection_made(cast("asyncio.Transport", stuck))
+    client.data_received(encode(Connect(V5, "c"), V5))
+    client.pause_writing()
+    before = [*stuck.writes]
+    for _ in range(100):
+        client.data_received(encode(Pingreq(), V5))
+    assert stuck.writes == before
+    client.resume_writing()
+    assert stuck.writes == [*before, encode(Pingresp(), V5) * 100]
+    client.pause_writing()
+    for _ in range(500):
+        client.data_received(encode(Pingreq(), V5))
+    assert bench.counters["broker.refused.not_read"] == 1, "what waits beside the socket counts"
+    assert stuck.writes == []
+
+
+def test_answers_over_websocket_take_the_memory_of_their_bytes() -> None:
+    stream = stream_of(BrokerBench().broker)
+    stream.feed(encode(Connect(V5, "c"), V5))
+    tracemalloc.start()
+    try:
+        for _ in range(10_000):
+            stream.write(bytes(bytearray(b"\xd0\x00")))
+        assert tracemalloc.get_traced_memory()[0] < 5 * stream.unsent
+    finally:
+        tracemalloc.stop()
 
 
 async def subscribed(bench: BrokerBench, *more: Packet) -> MessageStream:
