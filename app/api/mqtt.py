@@ -48,6 +48,7 @@ class MqttSockets:
             await wire.send_denial_response(answer_to(error, self._ports.node.counters))
             return
         await wire.accept(SUBPROTOCOL)
+        stream.cut = wire.scope["extensions"]["homing.abort"]["abort"]
         ended = self._open[stream] = asyncio.Event()
         stream.begin()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 from app.broker.gate import PausableLink
@@ -156,6 +157,8 @@ class MessageStream(ClientStream):
 
     def __init__(self, broker: Broker, keeper: SessionKeeper | None) -> None:
         super().__init__(broker, keeper)
+        self.cut: Callable[[], None] = lambda: None
+        """Ends the socket of its owner at once, with what that was given and has not sent."""
         self._unsent = bytearray()
         self._size = 0
         self._closing = False
@@ -203,6 +206,7 @@ class MessageStream(ClientStream):
         """See ClientStream."""
         self._unsent.clear()
         self.close()
+        self.cut()
 
     def close(self) -> None:
         """See ClientLink."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -59,7 +60,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._server: Final = before.server_state
         self._transport: Final = before.transport
         self._handshake: Final = handshake
-        self._scope: Final = _scope_of(dict(before.scope), handshake)
+        self._scope: Final = _scope_of(dict(before.scope), handshake, self._abort)
         self._place: Final = place
         self._limiter: Final = limiter
         self._frames: Final = WebSocketFrames(MAX_MESSAGE)
@@ -124,8 +125,7 @@ class WebSocketConnection(asyncio.Protocol):
         if why is CloseReason.SLOW_BODY:
             self._close(WebSocketClose.POLICY, _SLOW)
         else:
-            self._place.leave()
-            self._transport.abort()
+            self._abort()
 
     def unread(self) -> int:
         """Bytes that the peer has not taken."""
@@ -229,6 +229,11 @@ class WebSocketConnection(asyncio.Protocol):
         self._limiter.counters["websocket.opened"] += 1
         self._read()
 
+    def _abort(self) -> None:
+        """End at once. The application calls it, too: ASGI only has a close that waits until the peer reads."""
+        self._place.leave()
+        self._transport.abort()
+
     def _answer(self, response: Response) -> None:
         """Say in plain HTTP that there is no WebSocket here, and close."""
         response.raw_headers.append((b"connection", b"close"))
@@ -323,7 +328,7 @@ class WebSocketConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
 
-def _scope_of(request: dict[str, Any], handshake: Handshake) -> dict[str, Any]:
+def _scope_of(request: dict[str, Any], handshake: Handshake, abort: Callable[[], None]) -> dict[str, Any]:
     root = request["root_path"]
     return {
         **request,
@@ -334,5 +339,5 @@ def _scope_of(request: dict[str, Any], handshake: Handshake) -> dict[str, Any]:
         "raw_path": f"{root}{handshake.path}".encode(),
         "query_string": handshake.query,
         "subprotocols": list(handshake.subprotocols),
-        "extensions": {"websocket.http.response": {}},
+        "extensions": {"websocket.http.response": {}, "homing.abort": {"abort": abort}},
     }

@@ -197,3 +197,22 @@ async def test_who_never_reads_is_cut_and_nothing_piles_up(site: Site) -> None:
         await until(lambda: served.count() == 0)
     writer.close()
     assert served.closed("slow_reader") == 1
+
+
+async def test_who_is_given_up_leaves_at_once_with_all_that_was_for_them(site: Site) -> None:
+    loop, served = asyncio.get_running_loop(), site.served
+    _, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    writer.write(CONNECT.replace(b"a", b"c"))
+    with raw_socket(served.port, receive_buffer=4096) as peer:
+        await loop.sock_sendall(peer, opening(HEADERS, "/mqtt"))
+        assert (await loop.sock_recv(peer, 4096)).startswith(b"HTTP/1.1 101 ")
+        for packet in (CONNECT, SUBSCRIBE):
+            await loop.sock_sendall(peer, bytes((0x82, 0x80 | len(packet))) + b"\0" * 4 + packet)
+        while not served.limiter._stalled:
+            writer.write(b"\x30\x83\x80\x08\x00\x01w" + b"x" * 131_072)
+            await turns(5)
+        (stream,) = served.rig.application.mqtt._open
+        stream.give_up()
+        await until(lambda: served.count() == 0)
+    writer.close()
+    assert served.closed("slow_reader") == 0
