@@ -209,12 +209,14 @@ class QueueBook:
             there = self.get(tenant, name)
             check(there)
             said = self._resolved(tenant, replace(there.options, routes=tuple(routes))).routes
-            validate_options(replace(there.options, routes=tuple(dict.fromkeys(said))), tenant, name, self._databases)
+            known = {*self._databases, *there.options.databases}  # what it has of one that is gone stays, or is removed
+            named = replace(there.options, routes=tuple(dict.fromkeys(said)))
+            validate_options(named, tenant, name, self._databases if add else known)
             kept = [one for one in there.options.routes if one not in said]
             wanted = replace(there.options, routes=in_order([*kept, *said] if add else kept))
             if set(wanted.routes) == set(there.options.routes):
                 return None, there
-            validate_options(wanted, tenant, name, self._databases)
+            validate_options(wanted, tenant, name, known)
             queue = replace(there, options=wanted, starts=there.starts_with(wanted, start))
             return _put(queue), queue
 

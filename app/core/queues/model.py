@@ -175,6 +175,10 @@ def validate_options(given: QueueOptions, tenant: str, name: str, databases: Ite
 
 def _check_route(place: str, route: QueueRoute, dead_topic: str, databases: Sequence[str]) -> None:
     if isinstance(route, KeyRoute):
+        if route.database not in databases:
+            raise InvalidInputError(
+                f"{place}.exchange", f"{route.exchange!a} keeps its messages in {route.database!a}, which is not there"
+            )
         validate_route_key(route.kind, route.key, f"{place}.key")
         return
     try:
