@@ -31,7 +31,7 @@ from app.queues.settler import Settler, TokenSettlement
 from app.queues.shares import QueueShares
 from app.queues.sources import QueueSources, TenantOf
 from app.queues.stats import QueueStats, stats_in
-from app.queues.taker import QueueMessage, QueueTaker
+from app.queues.taker import MOST_CONSUMERS, QueueMessage, QueueTaker
 from app.queues.unread import UnreadEvents
 from app.queues.unused import UnusedQueues
 from app.runtime.services import Service
@@ -47,8 +47,6 @@ GAUGE_LOOKS: Final = 10
 """The plane asks after this number of looks how queues stand, for `/metrics`."""
 UNUSED_LOOKS: Final = 20
 """The plane looks after this number of looks for queues that nobody uses any more."""
-MOST_CONSUMERS: Final = 10_000
-"""The consumers that may wait on a node."""
 
 _log = structlog.get_logger(__name__)
 

@@ -34,6 +34,8 @@ ANNOUNCED_SECONDS: Final = 1.0
 """The time after which the store is told again that a consumer asks."""
 MOST_WAITING: Final = 256
 """Consumers of one queue that wait on this node."""
+MOST_CONSUMERS: Final = 10_000
+"""Consumers that wait on this node."""
 MOST_KNOWN: Final = 10_000
 """Consumers of which this node knows when they were announced."""
 
@@ -189,6 +191,8 @@ class QueueTaker:
             desk.dry.clear()  # who does not wait is told what the store says, and not what is remembered here
         if desk.takes >= MOST_WAITING:
             raise CapacityError(f"{MOST_WAITING} consumers wait for queue {queue.name!a} on this node already")
+        if self.waiting >= MOST_CONSUMERS:
+            raise CapacityError(f"{MOST_CONSUMERS} consumers wait on this node already")
         asker = _WaitingConsumer(most, consumer, asyncio.get_running_loop().create_future())
         desk.askers.append(asker)
         desk.woken.set()

@@ -229,6 +229,18 @@ async def test_consumers_that_wait_are_bounded_though_the_store_is_slow(monkeypa
         stage.watched.open.set()
 
 
+async def test_consumers_that_wait_on_a_node_are_bounded_of_all_queues_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(taker, "MOST_CONSUMERS", 1)
+    stage = TakerStage()
+    async with stage.waiting():
+        other = replace(stage.queue, id="01OTHER", name="others")
+        with pytest.raises(CapacityError, match="1 consumers wait on this node already"):
+            await asyncio.wait_for(stage.taker.take(other, 10, "w2", 600, 1_000_000), PATIENCE)
+        assert stage.taker.waiting == 1
+
+
 async def test_a_queue_for_one_consumer_stays_with_it_when_it_gets_a_route_of_another_database() -> None:
     class TwoDatabases(QueueStage):
         databases = ("events", "alarms")
