@@ -18,6 +18,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
+from app.runtime.telemetry import Bursts
 from app.store.redis.driver.calls import CallQueue, pack
 from app.store.redis.driver.lane import Argument, CombinerOptions, Lane, Script, Surroundings
 from app.store.redis.driver.pulse import answers
@@ -36,6 +37,13 @@ PULSE_SHARE: Final = 0.6
 _log = structlog.get_logger(__name__)
 
 
+class _LoopClock:
+    """The clock of the loop, by which budgets are kept as well."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
 class Combiner:
     """Call it from many tasks at once; start it first, close it in the end."""
 
@@ -52,7 +60,7 @@ class Combiner:
     ) -> None:
         self._options = options or CombinerOptions()
         self._queue = CallQueue(self._options.max_queue, counters)
-        shared = counters, chance or random.Random(), measures or StoreMeasures(), around
+        shared = counters, chance or random.Random(), measures or StoreMeasures(), around, Bursts(_LoopClock())
         self._lanes = [Lane(connect, scripts, self._queue, self._options, *shared) for _ in range(self._options.lanes)]
         for lane in self._lanes:
             lane.refused = self._refused

@@ -24,6 +24,7 @@ from redis.exceptions import (
 
 from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.runtime.histograms import StoreMeasures
+from app.runtime.telemetry import Bursts
 from app.store.redis.driver.calls import Call, CallQueue, pack
 from app.store.redis.driver.replicas import SHORT_PAUSE_SECONDS, ReplicaWait
 
@@ -121,6 +122,7 @@ class Lane:
         chance: random.Random,
         measures: StoreMeasures,
         around: Surroundings | None,
+        refusals: Bursts,
     ) -> None:
         self.connected = False
         self.asked_at: float | None = None
@@ -143,6 +145,7 @@ class Lane:
         self._chance = chance
         self._measures = measures
         self._around = around
+        self._refusals = refusals
         self._away: list[tuple[Call, ResponseError]] = []
         """Calls of the batch that this member of a cluster cannot serve."""
         self._failures = 0
@@ -301,7 +304,8 @@ class Lane:
         if code in _PASSING and (call.patient or code != "NOPERM"):
             return True
         self._counters["store.failed"] += 1
-        _log.error("store_refused", reason=str(error))
+        if count := self._refusals.count(code):
+            _log.error("store_refused", reason=str(error), count=count)
         call.fail(StoreRefusedError(f"Redis refused: {error}"))
         return False
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
+from structlog.testing import capture_logs
 
 from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.store.redis.driver.combiner import AWAY_BUDGET_SECONDS, Combiner
@@ -237,6 +238,16 @@ async def test_an_error_belongs_to_its_caller_alone(redis_server: RedisProcess) 
         assert isinstance(refused, StoreRefusedError)
         assert counters["store.failed"] == 1
         assert counters["store.reconnected"] == 0
+
+
+async def test_calls_that_are_refused_again_and_again_are_one_line(redis_server: RedisProcess) -> None:
+    async with combining(redis_server.url) as (combiner, counters):
+        with capture_logs() as logs:
+            calls = [combiner.call(("NO_SUCH_COMMAND",), None) for _ in range(5)]
+            replies = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(one) for one in replies} == {StoreRefusedError}
+        assert [(one["event"], one["count"]) for one in logs] == [("store_refused", 1)]
+        assert counters["store.failed"] == 5
 
 
 async def test_a_busy_script_is_waited_for(redis_server: RedisProcess) -> None:
