@@ -147,6 +147,8 @@ def consume(
     Exit code: 0 after --count events, 2 wrong input, 6 no node there, 8 not allowed, 130 interrupted.
     """
     work = _Work(queue, handler, count, consumer, dead_on_failure=dead_on_failure)
+    with connected(url, context) as homing:
+        homing.alive()  # where no node answers to begin with, that is said at once; one that is away later comes back
     workers = [threading.Thread(target=work.run, args=(url, context), daemon=True) for _ in range(parallel)]
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -108,6 +108,7 @@ def is_gone(pid: int) -> bool:
 def consumer(node: FakeNode, command: Sequence[str], settled: int = 1) -> subprocess.Popen[bytes]:
     """A consumer in a process and a group of its own, to which somebody gives one event."""
     node.answers = [
+        (200, {}),
         (200, {"loan": "30s"}),
         (200, {"events": [{**TAKEN, "event": EVENT}]}),
         (200, {"settled": settled, "over": [], "events": []}),
@@ -204,7 +205,7 @@ async def test_what_nobody_reads_any_more_is_given_back(fake_node: FakeNode) -> 
 
 async def test_ctrl_c_ends_a_consumer_whose_node_is_away(fake_node: FakeNode) -> None:
     """It would ask again for minutes."""
-    fake_node.answers = [(503, {"type": "urn:homing:problem:unavailable", "status": 503})]
+    fake_node.answers = [(200, {}), (503, {"type": "urn:homing:problem:unavailable", "status": 503})]
     with printer(fake_node) as process:
         try:
             await eventually(lambda: len(fake_node.asked) >= 6)
@@ -212,6 +213,16 @@ async def test_ctrl_c_ends_a_consumer_whose_node_is_away(fake_node: FakeNode) ->
             assert process.wait(PATIENCE) == Exit.INTERRUPTED
         finally:
             process.kill()
+
+
+async def test_a_consumer_that_finds_no_node_says_so_at_once() -> None:
+    """It would ask again for minutes, without a word, as for a node that is restarted."""
+    with printer(FakeNode("http://127.0.0.1:9")) as process:
+        try:
+            _, told = await asyncio.to_thread(process.communicate, timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (process.returncode, told.startswith(b"homing: ")) == (Exit.UNREACHABLE, True)
 
 
 async def test_consumers_without_a_name_are_told_apart(fake_node: FakeNode) -> None:

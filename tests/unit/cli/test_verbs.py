@@ -274,7 +274,7 @@ def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, oper
         fake_node.answers = [(200, [begun, ("message", {**ANSWER, **heard, "topic": "a/b"}), ("end", end)])]
     if operation == "POST /v1/queues/{name}/take":
         lent = {"loan": "x", "delivery": 1, "until": "", "database": "events", "event": ANSWER["events"][0]}
-        fake_node.answers = [(200, {"events": [lent]}), (200, {"settled": 1, "over": []})]
+        fake_node.answers = [(200, {}), (200, {"events": [lent]}), (200, {"settled": 1, "over": []})]
     if operation == "POST /v1/commands/{command_id}/probe":
         verified = {"state": "succeeded", "value": {"on": True}, "topic": "a/b", "at": "2026-03-01T08:00:00.000Z"}
         fake_node.answers = [(200, {"result": "goal", "command": {**COMMAND, "verified": verified}})]
