@@ -6,6 +6,7 @@ forgery, OWASP A10:2021).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
@@ -41,6 +42,8 @@ _REFUSED_4: Final = tuple(
         "192.0.0.0/24",  # RFC 6890: protocol assignments
     )
 )
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+"""The last label of a host that is an address, and no name (the URL standard of WHATWG, 3.5)."""
 
 
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
@@ -62,6 +65,8 @@ def refusal_of_host(host: str, allowed: Sequence[Network] = ()) -> str | None:
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
+        if _NUMBER.fullmatch(name.rpartition(".")[2]):
+            return f"{host} is an address that not all programs read alike: write its four numbers"
         return None
     return refusal(host, allowed)
 

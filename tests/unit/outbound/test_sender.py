@@ -144,7 +144,9 @@ class TestWhereNobodyConnects:
     def test_a_url_that_can_never_be_delivered_to_is_known(self) -> None:
         for host in ("10.0.0.1", "::1", "::ffff:0:a00:1", "localhost", "LOCALHOST.", "a.localhost", "169.254.169.254"):
             assert refusal_of_host(host) is not None
-        for host in ("8.8.8.8", "hooks.example.com", "localhost.example.com", "10.0.0.1.example.com"):
+        for host in ("127.1", "2130706433", "0x7f000001", "0177.0.0.1", "8.8.2056", "127.0.0.1."):
+            assert refusal_of_host(host) is not None, "some resolvers take it for an address"
+        for host in ("8.8.8.8", "hooks.example.com", "localhost.example.com", "10.0.0.1.example.com", "x.0b"):
             assert refusal_of_host(host) is None
         here = networks(["127.0.0.0/8", "10.1.0.0/16"])
         assert [refusal_of_host(one, here) for one in ("localhost", "127.0.0.1", "10.1.0.1")] == [None] * 3
