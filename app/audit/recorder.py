@@ -148,7 +148,7 @@ class Audit(Observer):
             self._note({"kind": "publish-raw", "device": device_id, **told, "profile": profile, "topic": topic})
 
     def decided(self, command_id: str, device_id: str, decision: str) -> None:
-        """A second person is about to approve or refuse a command."""
+        """A second person has approved or refused a command, or may have, as nobody knows what the store did."""
         self._tell("approval", {"command": command_id, "decision": decision}, device_id)
 
     def lane_resumed(self, device_id: str, lane: str, stopped_by: str | None) -> None:

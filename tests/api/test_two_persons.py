@@ -237,6 +237,27 @@ async def test_two_at_once_one_counts(site: Site) -> None:
         await becomes(site, command, "succeeded" if winner == "approve" else "cancelled")
 
 
+async def test_of_two_at_once_one_is_on_record(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit would name somebody for a decision that they have not made."""
+    await person(site, "carl", "approver")
+    command = await proposal(site)
+    fingerprint, ports = await tag(site, command), site.rig.application.ports
+    decides, both, recorded = ports.commands.approver.decide, asyncio.Barrier(2), list[str]()
+
+    async def together(*about: Any) -> None:
+        await both.wait()
+        await decides(*about)
+
+    monkeypatch.setattr(ports.commands.approver, "decide", together)
+    monkeypatch.setattr(ports.audit, "decided", lambda *about: recorded.append(about[-1]))
+    answers = await asyncio.gather(
+        decide(site, "ben", command, "approve", tag=fingerprint),
+        decide(site, "carl", command, "refuse", tag=fingerprint),
+    )
+    counted = [one.json()["hold"]["approval"]["decision"] for one in answers if one.status_code == 200]
+    assert (len(counted), recorded) == (1, counted)
+
+
 BAD: Final[list[tuple[object, dict[str, str], int, str]]] = [
     ({"decision": "approve"}, {}, 428, "If-Match is missing"),
     ({"decision": "approve"}, {"If-Match": '"0123456789abcdef01234567"'}, 412, "If-Match does not name"),

@@ -138,9 +138,15 @@ async def decide_command(
     caller, name = asker.approver()
     if audit is not None:
         audit.check()
-        audit.decided(command_id, command.device_id, body.decision)
     decision = ApprovalDecision(body.decision == APPROVE, caller.to_text(), name, body.note)
-    await commands.approver.decide(command, decision)
+    try:
+        await commands.approver.decide(command, decision)
+    except ApprovalOverError:  # it decided nothing, and so it is on record as nothing; any other may have
+        audit = None
+        raise
+    finally:
+        if audit is not None:
+            audit.decided(command_id, command.device_id, body.decision)
     return BytesResponse(command_json(await commands.store.read(command_id)))
 
 
