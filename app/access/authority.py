@@ -263,6 +263,10 @@ class Authority:
         """By the rules of this moment."""
         return self._current().tenancy.owner(device) or ""
 
+    def has_tenant(self, tenant_id: str) -> bool:
+        """By the rules of this moment."""
+        return tenant_id in self._current().tenancy.ids
+
     def tenants(self) -> int:
         """The number of tenants by the rules of this moment; 0 before any are known."""
         return len(self._current().tenancy.ids) if self.following.known else 0

@@ -97,6 +97,9 @@ class Access(Protocol):
     def tenant_of(self, device: str) -> str:
         """To whom the device belongs; "" where nobody is asked, or nobody owns it."""
 
+    def has_tenant(self, tenant_id: str) -> bool:
+        """True if there is such a tenant."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -225,3 +228,8 @@ class Everybody:
         """Nobody: there are no tenants."""
         del device
         return ""
+
+    def has_tenant(self, tenant_id: str) -> bool:
+        """False: there are none."""
+        del tenant_id
+        return False

@@ -25,7 +25,7 @@ from app.broker.plane import needed_broker
 from app.core.access.callers import Caller
 from app.core.access.rules import EXCHANGE_PLACE, OF_CLUSTER, OF_TENANTS, QUEUE_PLACE, Action
 from app.core.commands.command import Command
-from app.core.errors import ForbiddenError, NoDirectoryError, UnavailableError
+from app.core.errors import ForbiddenError, InvalidInputError, NoDirectoryError, UnavailableError
 from app.core.events.event import Entry
 from app.drafts import DraftTrials
 from app.events.plane import EventPlane, needed
@@ -76,6 +76,13 @@ class Asker:
         """The tenant whose queues and exchanges are theirs; "" where nobody is asked, or they are of none."""
         identity = self.identity()
         return "" if identity is None or identity.tenant is None else identity.tenant
+
+    async def check_tenant(self, tenant_id: str) -> None:
+        """Return when there is such a tenant; InvalidInputError. Another node may have made it a moment ago."""
+        if not self._access.has_tenant(tenant_id):
+            await self._access.renew()
+            if not self._access.has_tenant(tenant_id):
+                raise InvalidInputError("tenant", f"there is no tenant {tenant_id[:64]!a}; name one that is on record")
 
     def check_queue(self, action: Action, name: str) -> None:
         """Return when they may do this with a queue of their own tenant."""

@@ -314,6 +314,14 @@ class TestTenants:
         foreign = await site.send("neighbour", OTHER, notify=[identity])
         assert foreign.status_code == 422
 
+    async def test_a_tenant_that_is_not_there_gets_none(self, site: Site, receiver: Receiver) -> None:
+        """It would be told of nothing, and nobody would know why."""
+        boss, body = site.headers("boss"), {"url": receiver.url, "events": ALL}
+        refused = await ask(site.rig, "POST", json={**body, "tenant": "norht"}, headers=boss)
+        assert (refused.status_code, "there is no tenant 'norht'" in refused.json()["detail"]) == (422, True)
+        made = await ask(site.rig, "POST", json={**body, "tenant": "air"}, headers=boss)
+        assert (made.status_code, made.json()["tenant"]) == (201, "air")
+
     async def test_without_the_right_it_is_forbidden(self, site: Site) -> None:
         assert (await ask(site.rig, "GET", headers=site.headers("viewer"))).status_code == 403
         assert (await ask(site.rig, "GET")).status_code == 401

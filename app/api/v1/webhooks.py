@@ -128,6 +128,8 @@ async def create_webhook(body: models.NewWebhook, desk: _AtDesk, asker: WhoAsks,
         asker.check_queue(Action.CONSUME, body.queue)
         tenant = body.tenant or "" if desk.tenant is None else tenant  # queues of nobody are those of operators
         await needed_queues(ports.queues).find(tenant, body.queue)
+    elif desk.tenant is None:
+        await asker.check_tenant(tenant)
     endpoint, secret = await desk.webhooks.create(tenant, wanted)
     desk.note(endpoint.id, "create", [] if body.queue is None else [f"queue {body.queue}"])
     return _json({**webhook_json(endpoint), "secret": secret}, 201)
