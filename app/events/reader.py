@@ -14,7 +14,7 @@ from app.core.events.generation import Generation, GenerationState
 from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Cursor, Reading
 from app.events.merge import May, Merge, MergedPage
-from app.store.events import ArchivedError, EventStore
+from app.store.events import EventStore
 
 MAX_PAGE: Final = 1000
 """Events of one page."""
@@ -88,7 +88,7 @@ class EventsReader:
         return await Merge(self.shards(databases), cursor, limit, may).page(self._store, topic_filter, until)
 
     async def event(self, shard: Shard, position: Position) -> Event:
-        """The event at a position. EventNotFoundError says whether it cannot be read any more; ArchivedError."""
+        """The event at a position. EventNotFoundError says whether it cannot be read any more, or not by this node."""
         self._check()
         if shard not in self.shards(shard.database):
             raise EventNotFoundError(f"database {shard.database!a} has no shard {shard.number}")
@@ -97,7 +97,10 @@ class EventsReader:
             raise EventNotFoundError(f"what was at position {position} of shard {shard} cannot be read any more")
         if position not in picked.events:
             if position <= picked.archived:
-                raise ArchivedError(picked.archived)
+                raise EventNotFoundError(
+                    f"events of shard {shard} up to position {picked.archived} are in the cold tier or were dropped; "
+                    "this node has no cold tier (HOMING_EVENTS_COLD)"
+                )
             raise EventNotFoundError(f"shard {shard} has no event at position {position}")
         return picked.events[position]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.core.events.generation import ColdFile
 from tests.api.rig import Rig
 from tests.api.test_events import JSON, TOPIC, keeping, read
 
@@ -158,3 +159,19 @@ async def test_topics_of_two_shards_are_no_transaction(keeping: Rig) -> None:
     body = {"write": [{"topic": f"lone/{number}", "data": 1} for number in range(20)]}
     answer = await keeping.http.post("/v1/transactions", json=body)
     assert (answer.status_code, "are of two shards" in answer.json()["detail"]) == (422, True)
+
+
+async def test_an_event_in_a_cold_tier_that_the_node_does_not_know_is_not_found(keeping: Rig) -> None:
+    """Without HOMING_EVENTS_COLD, its place was an unexpected failure."""
+    plane = keeping.application.ports.events
+    assert plane is not None
+    written = await keeping.http.post("/v1/events?database=events", json=[{"topic": "fleet/note", "data": 1}])
+    position = written.json()["positions"][0]
+    shards = plane.reader.shards("events")
+    before = [await keeping.http.get(f"/v1/events/events/{one.number}/{position}") for one in shards]
+    (number,) = [shard.number for shard, one in zip(shards, before, strict=True) if one.status_code == 200]
+    await plane.store.rotate("events", 1)
+    await plane.store.cool("events", 1, [ColdFile(number, position, position, 1, 100, "sum")])
+    answer = await keeping.http.get(f"/v1/events/events/{number}/{position}")
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:homing:problem:event-not-found")
+    assert "HOMING_EVENTS_COLD" in answer.json()["detail"]
