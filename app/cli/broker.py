@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.cli.verbs import Verb, group
 
 application = group(
-    "See to the broker in a node: end sessions of clients, delete retained messages.",
+    "Manage the broker in a node: end sessions of clients, delete retained messages.",
     {
         "sessions": Verb("broker.sessions", "client_id principal connected since subscriptions waiting in_flight will"),
         "show": Verb("broker.session"),

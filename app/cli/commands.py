@@ -136,7 +136,7 @@ def cancel(
 def probe(
     identity: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """Look whether a command that has timed out was done, by what its device says of its state now.
+    """Check whether a command that has timed out was done, by the state that its device reports now.
 
     Exit code: 0 it was done, 1 it was not, 3 nobody knows, 2 it needs no probe or its profile has none.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLUMNS = "at topic data|data_base64"
 
 application = group(
-    "What devices say unasked: read, follow and publish it.",
+    "Read, follow and publish events: messages that devices send unasked.",
     {
         "read": Verb("events.read", COLUMNS, head=False),
         "show": Verb("events.get"),
@@ -86,7 +86,7 @@ def publish(
     topic: Annotated[str, typer.Argument(help="The topic name, such as fleet/note.", show_default=False)],
     data: Annotated[str, typer.Argument(help=HELP["data"], metavar="JSON", show_default=False)],
     *,
-    database: Database = None,
+    database: Annotated[str | None, typer.Option(help="The database to append to. By default, the first one.")] = None,
     idempotency_key: Annotated[
         str | None,
         typer.Option(metavar="KEY", help="An idempotency key. Repeated with the same key, the event is appended once."),

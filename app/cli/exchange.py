@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.cli.verbs import Verb, group
 
 application = group(
-    "Exchanges: messages with keys, among which queues choose.",
+    "Manage exchanges. They take messages with keys, and queues choose messages by key.",
     {
         "list": Verb("exchanges.all", "name kind created_at"),
         "declare": Verb("exchanges.declare"),

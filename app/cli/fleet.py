@@ -49,7 +49,7 @@ def run(
 ) -> None:
     """Begin a run. Exit code: 0 begun, 2 wrong input or no target, 8 not allowed.
 
-    With --wait: 0 all succeeded, 1 some did not, 3 its time was over, 4 aborted, 9 paused.
+    With --wait: 0 all succeeded, 1 some did not, 3 it ran out of time, 4 aborted, 9 paused.
     """
     shown = form(output, as_json=as_json)
     document = _document(file)
@@ -68,7 +68,7 @@ def watch(
 ) -> None:
     """Follow a run until it has ended, or is paused.
 
-    Exit code: 0 all succeeded, 1 some did not, 3 its time was over, 4 aborted, 9 paused.
+    Exit code: 0 all succeeded, 1 some did not, 3 it ran out of time, 4 aborted, 9 paused.
     """
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:

@@ -28,7 +28,9 @@ ENDS: Final = {
 """The exit codes of those who wait, by the state in which a run stands still."""
 OF_RUN: Final = ("id", "state", "total", "counts")
 
-RunKey = Annotated[str | None, typer.Option(help="An idempotency key. Repeated with it, it is the same run.")]
+RunKey = Annotated[
+    str | None, typer.Option(help="An idempotency key. A repeated call with the same key begins no second run.")
+]
 OnlyShown = Annotated[bool, typer.Option("--dry-run", help="Print what the run would be, and begin nothing.")]
 Waits = Annotated[bool, typer.Option("--wait", help="Wait until the run has ended, or is paused.")]
 

@@ -26,24 +26,31 @@ def send(  # noqa: PLR0913 - each is something that people type
     ] = None,
     *,
     device: Annotated[
-        list[str] | None, typer.Option("--device", "-d", metavar="PATTERN", help="An id, or dock-*. Repeatable.")
+        list[str] | None,
+        typer.Option("--device", "-d", metavar="PATTERN", help="A device id, or a pattern such as dock-*. Repeatable."),
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", "-l", metavar="NAME=VALUE", help="A label that targets have. Repeatable."),
+        typer.Option("--label", "-l", metavar="NAME=VALUE", help="Choose only devices with this label. Repeatable."),
     ] = None,
-    online: Annotated[bool, typer.Option("--online", help="Only devices that are there now.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Choose only devices that are online now.")] = False,
     waves: Annotated[
         str | None, typer.Option(metavar="SIZES", help="The sizes of waves, such as 5,10%,rest. By default, one wave.")
     ] = None,
     stop: Annotated[
         list[str] | None,
-        typer.Option(metavar="BOUND", help="Pause when so many have failed or timed out: 5%, or 3. Repeatable."),
+        typer.Option(metavar="BOUND", help="Pause when this share or number has failed or timed out: 5%, or 3."),
     ] = None,
-    in_flight: Annotated[int | None, typer.Option(help="The most targets at once. By default 100.")] = None,
-    rate: Annotated[str | None, typer.Option(help="The most that get their turn, such as 100/s.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="The time for which each device may take.")] = None,
-    hold: Annotated[str | None, typer.Option(help="The time for which a device may be away. By default 5m.")] = None,
+    in_flight: Annotated[
+        int | None, typer.Option(help="The maximum number of targets at once. By default, 100.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="The maximum rate at which targets get their turn, such as 100/s.")
+    ] = None,
+    timeout: Annotated[str | None, typer.Option(help="The time to wait for each device, such as 30s.")] = None,
+    hold: Annotated[
+        str | None, typer.Option(help="The time to wait for a device that is away. By default, 5m.")
+    ] = None,
     profile: Annotated[
         str | None, typer.Option(help="The device profile. By default, the node decides.", autocompletion=profiles)
     ] = None,

@@ -23,7 +23,9 @@ _Note = Annotated[str, typer.Option(help="A note, which stays with the command."
 _Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _OF_HOLD: Final = ("lane", "not_before", "until", "claims")
 
-application = group("Commands that wait to be sent: for their device, or for a second person.", {})
+application = group(
+    "List, cancel and approve commands that wait: for their device, their turn, or a second person.", {}
+)
 
 
 @application.command("list")
@@ -57,7 +59,7 @@ def cancel(
 ) -> None:
     """Cancel all commands that are held for a device. Exit code: 0 none of them waits any more, 8 not allowed.
 
-    Of one that leaves in this moment it says so: the device may act.
+    If a command was being sent at that moment, a line says so: the device may still act on it.
     """
     from homing_client import ConflictError
 
@@ -86,9 +88,9 @@ def resume(
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Have a lane of a device go on that stands since a command failed. Exit code: 0 it does not stand, 8 not allowed.
+    """Resume a lane of a device that a failed command has stopped. Exit code: 0 it is not stopped, 8 not allowed.
 
-    The next command in line is tried at once. Cancel first what you do not want any more.
+    The next command in line is tried at once. First cancel the commands that you do not want any more.
     """
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
@@ -105,7 +107,7 @@ def approvals(
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """List the commands that wait for a second person, soonest end first."""
+    """List the commands that wait for a second person. Those that expire first come first."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         found = homing.approvals(limit)

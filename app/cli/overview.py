@@ -16,7 +16,9 @@ _NOBODY: Final = "nobody"
 
 def overview(
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show it again whenever it has changed.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show the overview again whenever it changes.")
+    ] = False,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="End after this number of overviews; needs --follow.")
     ] = None,

@@ -82,11 +82,15 @@ def declare(  # noqa: PLR0913 - one per option
     max_deliveries: Annotated[
         int | None, typer.Option(help="The number of deliveries after which an event is put aside.")
     ] = None,
-    order: Annotated[str | None, typer.Option(help="device: the events of a device one after the other.")] = None,
-    ttl: Annotated[str | None, typer.Option(help="Events that are older are left out.")] = None,
-    delay: Annotated[str | None, typer.Option(help="Events that are younger wait.")] = None,
-    single: Annotated[bool | None, typer.Option("--single/--many", help="Let one consumer at a time take.")] = None,
-    ends_after: Annotated[str | None, typer.Option(help="Delete the queue when nobody took for so long.")] = None,
+    order: Annotated[
+        str | None, typer.Option(help="device delivers the events of a device one after the other.")
+    ] = None,
+    ttl: Annotated[str | None, typer.Option(help="Leave out events that are older, such as 1h.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Hold back events until they are this old, such as 10s.")] = None,
+    single: Annotated[
+        bool | None, typer.Option("--single/--many", help="Let only one consumer take at a time.")
+    ] = None,
+    ends_after: Annotated[str | None, typer.Option(help="Delete the queue when it is unused for this long.")] = None,
     start: Annotated[str | None, typer.Option(help="The start: now, an instant, or how long ago.")] = None,
     if_match: documents.IfMatchOption = None,
     url: Url = None,
@@ -137,7 +141,7 @@ def consume(
     url: Url = None,
     context: ContextName = None,
 ) -> None:
-    """Print events, or run a command for each, until Ctrl-C or SIGTERM. Each is settled when it was handled.
+    """Print events, or run a command for each, until Ctrl-C or SIGTERM. Each is settled once it is handled.
 
     A command that exits with 0 is done with the event; with 75 (EX_TEMPFAIL) the event is tried again, and so it is
     with any other code, unless --dead-on-failure puts it aside. While it runs the event stays lent to it, for ten

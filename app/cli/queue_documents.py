@@ -105,7 +105,7 @@ bind: Final = _rerouting(
 )
 unbind: Final = _rerouting(
     "unbind",
-    "Remove routes from a queue. What it has looked at already is delivered still.",
+    "Remove routes from a queue. Events that it has already looked at are still delivered.",
     lambda homing: homing.queues.unbind,
 )
 
@@ -139,7 +139,7 @@ def apply(
 ) -> None:
     """Declare all exchanges and queues of a document, and change those that are declared otherwise. It deletes none.
 
-    Where something cannot be changed, which is the order of a queue and the kind of an exchange, nothing is.
+    The order of a queue and the kind of an exchange cannot be changed. If the document asks for that, nothing changes.
 
     Exit code: 0 done, 2 wrong input, 6 no node there, 8 not allowed.
     """

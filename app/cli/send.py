@@ -93,8 +93,8 @@ _Replaces = Annotated[
     str | None,
     typer.Option(
         metavar="KEY",
-        help="A key. What waits for this device with the same key is cancelled, as this command takes its place. Needs "
-        "a --hold.",
+        help="A key. This command takes the place of waiting commands for this device with the same key, which are "
+        "cancelled. Needs a --hold.",
     ),
 ]
 _Notify = Annotated[

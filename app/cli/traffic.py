@@ -49,9 +49,11 @@ def traffic(
 
 def trial(
     topic: Annotated[str, typer.Argument(help="The topic of the message, such as homing/dock-1/response.")],
-    payload: Annotated[str, typer.Argument(help="Its payload as text; hex: begins a binary one.")],
+    payload: Annotated[str, typer.Argument(help="The payload as text. The prefix hex: begins a binary payload.")],
     *,
-    retain: Annotated[bool, typer.Option("--retain", help="The broker has kept it from before.")] = False,
+    retain: Annotated[
+        bool, typer.Option("--retain", help="Treat the message as retained: the broker has kept it from before.")
+    ] = False,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,

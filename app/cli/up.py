@@ -59,7 +59,7 @@ _TlsClientCa = Annotated[
 _Profile = Annotated[
     str | None, typer.Option(help="The device profile of commands that name none. By default, homing.")
 ]
-_Open = Annotated[bool, typer.Option("--open", help="Ask nobody for a key; then only this machine can connect.")]
+_Open = Annotated[bool, typer.Option("--open", help="Require no key. Only this machine can connect then.")]
 
 
 def up(
@@ -76,8 +76,8 @@ def up(
 ) -> None:
     """Run everything in one process: a node, an MQTT broker, the store, and the directory of who may do what.
 
-    The first start makes the folder and the key of an administrator, and prints that key once. Settings of the
-    environment and of .env count before those that the folder implies. SIGTERM and SIGINT stop it in an orderly way.
+    The first start creates the folder and an administrator's key, and prints the key once. Settings in the environment
+    and in .env override those that the folder implies. SIGTERM and SIGINT stop it in an orderly way.
     Exit code: 0 stopped, 1 failed, 2 wrong settings, or the folder cannot be used.
     """
     from app.runtime.structured_logs import load_structlog

@@ -140,7 +140,7 @@ class AsyncEvents:
         return [str(one) for one in body_of(await self._session.exchange(asked))["positions"]]
 
     async def topics(self, topic: str | None = None, *, database: str | None = None) -> AsyncIterator[JsonObject]:
-        """List the topics that have events and match a filter."""
+        """List the topics that have a last value and match a filter."""
         after: str | None = None
         while True:
             query = {"topic": topic, "database": database, "after": after}

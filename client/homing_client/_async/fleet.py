@@ -88,11 +88,11 @@ class AsyncFleet:
         return content_of(await self._session.exchange(request))
 
     async def explain(self, run_id: str) -> JsonObject:
-        """Explain why a run stands, or goes on."""
+        """Explain why a run has stopped, or why it goes on."""
         return await self._object(Request("GET", _ONE + "/explain", path={"run_id": run_id}))
 
     async def pause(self, run_id: str) -> JsonObject:
-        """Pause a run: nothing more is handed out. Raises ConflictError."""
+        """Pause a run: no further targets get their command. Raises ConflictError."""
         return await self._object(Request("POST", _ONE + "/pause", path={"run_id": run_id}))
 
     async def resume(self, run_id: str, *, forgive: bool = False) -> JsonObject:
@@ -103,14 +103,14 @@ class AsyncFleet:
         )
 
     async def abort(self, run_id: str, *, cancel_open: bool = False) -> JsonObject:
-        """Abort a run: what is held is cancelled, with `cancel_open` also what was sent. Raises ConflictError."""
+        """Abort a run and cancel its held commands; with `cancel_open`, also those in flight. Raises ConflictError."""
         body = {"open": "cancel" if cancel_open else "leave"}
         return await self._object(Request("POST", _ONE + "/abort", path={"run_id": run_id}, body=body))
 
     async def retry(
         self, run_id: str, *, of: Sequence[str] | None = None, idempotency_key: str | None = None
     ) -> JsonObject:
-        """Begin a new run of those targets that have ended so; `failed` and `timed_out` if left out."""
+        """Begin a new run with the targets that ended in one of these states."""
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         body = {} if of is None else {"of": list(of)}
         repeatable = idempotency_key is not None

@@ -152,11 +152,11 @@ class AsyncQueues:
         return await self._reroute(queue, "unbind", routes, if_match)
 
     async def get(self, queue: str) -> Tagged:
-        """Show a queue, and how it stands."""
+        """Show a queue, with counts of what waits in it."""
         return tagged_of(await self._session.exchange(Request("GET", _ONE, path={"name": queue})))
 
     async def delete(self, queue: str, *, only_empty: bool = False) -> None:
-        """Delete a queue. The events are in the log still."""
+        """Delete a queue. Its events stay in the log."""
         query = {"if": "empty" if only_empty else None}
         nothing_of(
             await self._session.exchange(Request("DELETE", _ONE, path={"name": queue}, query=query, repeatable=False))
@@ -171,7 +171,7 @@ class AsyncQueues:
         await self._post(queue, "rewind", {"to": to})
 
     async def purge(self, queue: str) -> None:
-        """Empty a queue. The events are in the log still."""
+        """Empty a queue. Its events stay in the log."""
         await self._post(queue, "purge", None)
 
     async def redrive(self, queue: str, *, until: str | None = None) -> None:
@@ -196,7 +196,7 @@ class AsyncQueues:
         return listed(await self._session.exchange(asked), "consumers")
 
     async def send_away(self, queue: str, consumer: str) -> JsonObject:
-        """Give what a consumer was lent to others at once. Returns how many events were `released`."""
+        """Give the events that a consumer has to others at once. Returns how many were `released`."""
         path = {"name": queue, "consumer": consumer}
         return body_of(await self._session.exchange(Request("DELETE", _ONE + "/consumers/{consumer}", path=path)))
 

@@ -204,15 +204,15 @@ class CommandCalls:
         return answers.command_of(self._session.exchange(operations.cancel(command_id)))
 
     def resume_lane(self, device_id: str, lane: str) -> JsonObject:
-        """Have a lane of a device go on that stands since a command failed.
+        """Resume a lane of a device that a failed command has stopped.
 
-        `resumed` is false if it did not stand, or if another command stops it by now; `next` is the command that is
+        `resumed` is false if it was not stopped, or if another command stops it by now; `next` is the command that is
         tried now. Raises NotAllowedError.
         """
         return answers.body_of(self._session.exchange(operations.resume_lane(device_id, lane)))
 
     def probe(self, command_id: str) -> JsonObject:
-        """Look whether a command that has timed out was done: `result`, and `command`, with what was found `verified`.
+        """Check whether a command that has timed out was done: `result`, and `command`, with what was found `verified`.
 
         It may take ten seconds, where the device is asked. Raises NotFoundError, InvalidInputError where its profile
         has no probe for it, and ConflictError for one that has not timed out, or was answered late.

@@ -139,7 +139,7 @@ class Events:
         return [str(one) for one in body_of(self._session.exchange(asked))["positions"]]
 
     def topics(self, topic: str | None = None, *, database: str | None = None) -> Iterator[JsonObject]:
-        """List the topics that have events and match a filter."""
+        """List the topics that have a last value and match a filter."""
         after: str | None = None
         while True:
             query = {"topic": topic, "database": database, "after": after}

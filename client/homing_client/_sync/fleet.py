@@ -87,11 +87,11 @@ class Fleet:
         return content_of(self._session.exchange(request))
 
     def explain(self, run_id: str) -> JsonObject:
-        """Explain why a run stands, or goes on."""
+        """Explain why a run has stopped, or why it goes on."""
         return self._object(Request("GET", _ONE + "/explain", path={"run_id": run_id}))
 
     def pause(self, run_id: str) -> JsonObject:
-        """Pause a run: nothing more is handed out. Raises ConflictError."""
+        """Pause a run: no further targets get their command. Raises ConflictError."""
         return self._object(Request("POST", _ONE + "/pause", path={"run_id": run_id}))
 
     def resume(self, run_id: str, *, forgive: bool = False) -> JsonObject:
@@ -100,12 +100,12 @@ class Fleet:
         return self._object(Request("POST", _ONE + "/resume", path={"run_id": run_id}, body=body, repeatable=False))
 
     def abort(self, run_id: str, *, cancel_open: bool = False) -> JsonObject:
-        """Abort a run: what is held is cancelled, with `cancel_open` also what was sent. Raises ConflictError."""
+        """Abort a run and cancel its held commands; with `cancel_open`, also those in flight. Raises ConflictError."""
         body = {"open": "cancel" if cancel_open else "leave"}
         return self._object(Request("POST", _ONE + "/abort", path={"run_id": run_id}, body=body))
 
     def retry(self, run_id: str, *, of: Sequence[str] | None = None, idempotency_key: str | None = None) -> JsonObject:
-        """Begin a new run of those targets that have ended so; `failed` and `timed_out` if left out."""
+        """Begin a new run with the targets that ended in one of these states."""
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         body = {} if of is None else {"of": list(of)}
         repeatable = idempotency_key is not None
