@@ -12,7 +12,7 @@ from app.core.commands.command import IfOffline
 from app.core.commands.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
 from app.core.errors import InvalidInputError
-from app.core.events.instants import parse_position
+from app.core.events.instants import parse_instant
 from app.core.identifiers import validate_idempotency_key, validate_method, validate_replaces
 from app.core.payload import JsonValue, kind_in_words
 from app.settings import Settings
@@ -92,7 +92,7 @@ class CommandBodyReader:
         if not isinstance(value, str):
             raise InvalidInputError("not_before", f"is {kind_in_words(value)}; an instant in RFC 3339 is needed")
         now = self._now_us()
-        instant = parse_position("not_before", value, now)
+        instant = parse_instant("not_before", value)
         if hold is None:
             raise InvalidInputError("hold", "is missing; not_before needs it, to say for how long the command may wait")
         if instant - now > LONGEST_HOLD // _MICROSECOND:

@@ -218,7 +218,8 @@ async def tell_unseen(rig: Rig) -> None:
         ({"hold": "1h", "if_offline": "send"}, "if_offline", "leave one of them out"),
         ({"not_before": "2026-01-01T00:00:00Z"}, "hold", "is missing; not_before needs it"),
         ({"hold": "1h", "not_before": "9999-01-01T00:00:00Z"}, "not_before", "more than 30 days ahead"),
-        ({"hold": "1h", "not_before": "tomorrow"}, "not_before", "is no instant"),
+        ({"hold": "1h", "not_before": "tomorrow"}, "not_before", "is no instant; allowed: RFC 3339 with a zone"),
+        ({"hold": "1h", "not_before": "-10m"}, "not_before", "is no instant"),
         ({"hold": "1h", "not_before": "2026-01-01T00:00:00"}, "not_before", "is no instant"),
         ({"hold": "1h", "not_before": 1}, "not_before", "an instant in RFC 3339 is needed"),
         ({"replaces": "cover"}, "hold", "is missing; replaces needs it"),
@@ -235,6 +236,7 @@ async def test_what_cannot_be_meant_is_refused(keeping: Rig, members: dict[str, 
     assert answer.status_code == 422
     assert [one["field"] for one in answer.json()["errors"]] == [field]
     assert says in answer.json()["errors"][0]["reason"]
+    assert "ago" not in answer.json()["errors"][0]["reason"]
 
 
 async def test_a_newer_one_takes_the_place_of_what_waits_with_its_key(keeping: Rig) -> None:

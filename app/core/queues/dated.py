@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 from app.core.events.event import EXCHANGES, Entry, Position
-from app.core.events.instants import parse_position
+from app.core.events.instants import parse_instant
 from app.core.queues.loans import micros_of
 
 LONGEST_WAIT: Final = timedelta(hours=24)
@@ -40,7 +40,7 @@ def parse_not_before(text: str) -> NotBefore:
     except ValueError:
         if text.startswith("-"):
             raise InvalidInputError("not_before", "is in the past; allowed: an instant, or a duration ahead") from None
-        return NotBefore(parse_position("not_before", text, 0), relative=False)
+        return NotBefore(parse_instant("not_before", text), relative=False)
 
 
 def dated(entry: Entry, at: Position) -> Entry:
