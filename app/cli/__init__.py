@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 
@@ -12,4 +13,6 @@ def main() -> None:
 
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as standard error: a device may say what this place cannot
+    if os.environ.get("COLUMNS") == "0":
+        del os.environ["COLUMNS"]  # it means that the width is unknown, and the help would be drawn in no column
     sys.exit(run())

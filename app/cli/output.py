@@ -45,11 +45,20 @@ class StandardStream:
             file.write(f"{text}\n")
             file.flush()
         except OSError as error:
-            # Python would complain once more when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
             if self._is_err or isinstance(error, BrokenPipeError):
+                self._silence()
                 sys.exit(1)  # whoever read has what they wanted, as head has
-            raise Stop(f"standard output cannot be written: {error.strerror}") from None
+            raise self.full(error) from None
+
+    def full(self, error: OSError) -> Stop:
+        """The end of a command whose output cannot be written; nothing more is."""
+        self._silence()
+        return Stop(f"standard output cannot be written: {error.strerror}")
+
+    def _silence(self) -> None:
+        """Python would complain once more when it ends."""
+        if self._file is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
 
     @property
     def _file(self) -> TextIO | None:

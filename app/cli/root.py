@@ -211,10 +211,19 @@ def _options(
         typer.echo(context.get_help())
 
 
+def _run_typed(arguments: Sequence[str]) -> None:
+    try:
+        application_for(arguments)(prog_name="homing")
+    except OSError as error:
+        if arguments and not {"-h", "--help"}.intersection(arguments):
+            raise
+        raise out.full(error) from None  # Typer draws the help itself
+
+
 def run() -> int:
     """Run the command of this process's arguments; return its exit code."""
     try:
-        application_for(sys.argv[1:])(prog_name="homing")
+        _run_typed(sys.argv[1:])
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else Exit.OK
     except Stop as stop:

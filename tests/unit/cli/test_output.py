@@ -21,7 +21,7 @@ def _here() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
 
 
-@pytest.mark.parametrize("verb", ["version", "profile schema"])
+@pytest.mark.parametrize("verb", ["version", "profile schema", "", "--help"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
 def test_output_on_a_full_disk_is_a_failure_that_says_so(verb: str) -> None:
     with Path("/dev/full").open("wb") as full:
@@ -31,6 +31,12 @@ def test_output_on_a_full_disk_is_a_failure_that_says_so(verb: str) -> None:
         1,
         "homing: standard output cannot be written: No space left on device\n",
     )
+
+
+def test_a_terminal_of_unknown_width_is_told_the_help() -> None:
+    line = [sys.executable, "-m", "app.cli", "--help"]
+    said = subprocess.run(line, capture_output=True, text=True, env={**_here(), "COLUMNS": "0"}, check=True).stdout
+    assert "Usage: homing" in said
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
