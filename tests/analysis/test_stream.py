@@ -168,6 +168,15 @@ def test_a_record_of_the_future_closes_no_minute(spark: SparkSession, tmp_path: 
     assert "2 records have a time that is not in the hour" in alerts(out, "sent")[0]["sentence"]
 
 
+def test_what_a_batch_has_in_quarantine_is_not_counted(spark: SparkSession, tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    write(log, minutes(0, 6))
+    wrong = write(log, [outcome(1, 300, outcome="paused"), outcome(2, -1), outcome(3, 300, record_us=-1)], "node-b")
+    follow(spark, options(log, out))
+    wrong[0].unlink()
+    assert_same(out, log, BEGIN + timedelta(minutes=3))
+
+
 def test_a_file_that_is_of_the_future_as_its_records_are_closes_no_minute(spark: SparkSession, tmp_path: Path) -> None:
     """One clock has told both times, as that of a machine without a battery does."""
     log, out = tmp_path / "log", tmp_path / "out"

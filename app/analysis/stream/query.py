@@ -15,7 +15,7 @@ from app.analysis.places import no_pattern
 from app.analysis.rollup import ANSWERED, LATENCY_CELLS
 from app.analysis.session import SETTINGS as COMMON
 from app.analysis.source import LATENCY, ddl
-from app.latency.schema import COLUMNS
+from app.latency.schema import COLUMNS, ColumnType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from app.analysis.stream.run import FollowOptions
 
-READ: Final = frozenset(column.name for column in COLUMNS if column.required) | {"profile", "method", "total_us"}
+READ: Final = {"profile", "method"}.union(
+    column.name for column in COLUMNS if column.required or column.type is ColumnType.MICROSECONDS
+)
 """Columns of the log that the query reads."""
 FILES_AT_ONCE: Final = 1000
 """Bounds memory when there are months to catch up with."""
@@ -37,6 +39,8 @@ SETTINGS: Final = {
 }
 _WHOLE: Final = " AND ".join(f"{column.name} IS NOT NULL" for column in COLUMNS if column.required)
 """Also makes Spark read these columns, and so leave out files that have none or others of these names."""
+_SOUND: Final = f"NOT coalesce({' OR '.join(f'({check})' for check in LATENCY.further.values())}, false)"
+"""What the step `compact` has in quarantine for its values counts here as little."""
 _TIMELY: Final = """\
 recorded_at <= least(_metadata.file_modification_time, current_timestamp()) + INTERVAL '{lateness}' SECONDS
   AND instr(_metadata.file_path, date_format(recorded_at, "'/date='yyyy-MM-dd'/hour='HH'/'")) > 0"""
@@ -81,12 +85,11 @@ def start(
         recursiveFileLookup=True,  # with partitions, a file in a folder of another form would end the query
     )
     seconds = options.lateness.total_seconds()
-    whole = source.parquet(no_pattern(options.log)).where(_WHOLE)
+    whole = source.parquet(no_pattern(options.log)).where(_WHOLE).where(_SOUND)
     record = whole.selectExpr("*", f"{_TIMELY.format(lateness=seconds)} AS timely")
     record = record.observe(WRONG_TIME, expr("count_if(NOT timely)").alias(WRONG_TIME)).where("timely")
     record.withWatermark("recorded_at", f"{seconds} seconds").selectExpr(
-        "* EXCEPT (total_us, timely)",
-        "IF(total_us >= 0, total_us, NULL) AS total_us",
+        "* EXCEPT (timely)",
         "to_date(recorded_at) AS date",
         "window(recorded_at, '1 minute') AS minute",
     ).createOrReplaceTempView("record")
