@@ -13,7 +13,7 @@ from app.api.command_body import CommandBodyReader
 from app.core.characters import shown
 from app.core.commands.deadlines import LearnedTimeouts
 from app.core.errors import InvalidInputError
-from app.core.events.instants import parse_position
+from app.core.events.instants import parse_instant
 from app.core.fleets.fields import members_of, read_length
 from app.core.fleets.spec import (
     LONGEST_RUN,
@@ -73,7 +73,7 @@ class FleetBodyReader:
             raise InvalidInputError("start_at", f"is {kind_in_words(start_at)}; an instant in RFC 3339 is needed")
 
         def spec(now: int) -> RunSpec:
-            begins = now if start_at is None else max(now, parse_position("start_at", start_at, now))
+            begins = now if start_at is None else max(now, parse_instant("start_at", start_at))
             if now and begins - now > micros(LONGEST_RUN):
                 raise InvalidInputError("start_at", f"is more than {LONGEST_RUN.days} days ahead, which is the most")
             return RunSpec(

@@ -74,6 +74,8 @@ class WebhookAdministrator:
         self._now = now
         self._plain_http = plain_http
         self._allowed = allowed
+        self._tested: set[str] = set()
+        """The endpoints that are tested at this moment."""
 
     async def create(self, tenant: str, wanted: EndpointChange) -> tuple[Endpoint, str]:
         """A new endpoint and its secret, which is shown this once; InvalidInputError, CapacityError."""
@@ -191,12 +193,18 @@ class WebhookAdministrator:
             raise WebhookNotFoundError(f"webhook {endpoint_id} has no delivery {event_id[:100]} that has ended")
 
     async def test(self, tenant: str | None, endpoint_id: str) -> Reply:
-        """Send it an event now, once, from this node. It counts for nothing but its answer."""
+        """Send it an event now, once, from this node. It counts for nothing but its answer. CapacityError."""
         endpoint = await self.get(tenant, endpoint_id)
+        if endpoint.id in self._tested:
+            raise CapacityError(f"webhook {endpoint.id} is being tested; this node tests it once at a time")
         now = self._now()
         event = events.of_test(endpoint, now)
         headers = self._signer.headers(endpoint, event.event_id, event.body, now)
-        return await self._sender.post(endpoint.url, headers, event.body)
+        self._tested.add(endpoint.id)
+        try:
+            return await self._sender.post(endpoint.url, headers, event.body)
+        finally:
+            self._tested.remove(endpoint.id)
 
     def _changed(self, endpoint: Endpoint, wanted: EndpointChange) -> Endpoint:
         changed = self._narrowed_by_queue(endpoint, wanted) if endpoint.queue else self._narrowed(endpoint, wanted)

@@ -330,6 +330,7 @@ DEEP: Json = {"not": {"not": {"not": {"not": {"devices": ["dock-1"]}}}}}
         ({"in_flight": 5001}, "in_flight", "allowed: 1 to 5000"),
         ({"until": "721h"}, "until", "allowed: 1s to 720h"),
         ({"start_at": "soon"}, "start_at", "is no instant"),
+        ({"start_at": "-10m"}, "start_at", "is no instant"),
         ({"start_at": "2099-01-01T00:00:00Z"}, "start_at", "more than 30 days ahead"),
         ({"order": "random"}, "order", "allowed: shuffled, as_listed"),
         ({"windows": [{"from": "02:00", "to": "26:00"}]}, "windows.0.to", "allowed: 00:00 to 24:00"),

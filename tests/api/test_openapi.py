@@ -260,7 +260,7 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "PATCH /v1/webhooks/{webhook_id}": {*guarded, "200", "404", "409", "412", "422", "503"},
         "DELETE /v1/webhooks/{webhook_id}": {*guarded, "204", "404", "422", "503"},
         "POST /v1/webhooks/{webhook_id}/rotate": {*guarded, "200", "404", "409", "422", "503"},
-        "POST /v1/webhooks/{webhook_id}/test": {*guarded, "200", "404", "422", "503"},
+        "POST /v1/webhooks/{webhook_id}/test": {*guarded, "200", "404", "422", "429", "503"},
         "GET /v1/webhooks/{webhook_id}/deliveries": {*guarded, "200", "404", "422", "503"},
         "POST /v1/webhooks/{webhook_id}/deliveries/{event_id}/retry": {*guarded, "204", "404", "422", "503"},
         "GET /v1/nodes": {*guarded, "200", "503"},

@@ -89,7 +89,7 @@ async def test_only_what_has_timed_out_and_has_a_probe_is_looked_for(keeping: Ri
     is_open = (await keeping.send("cover_open", timeout="60s", headers={"Prefer": "respond-async"})).json()
     refused = await keeping.http.post(f"/v1/commands/{is_open['id']}/probe")
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:homing:problem:illegal-transition")
-    unknown = await keeping.http.post(f"/v1/commands/{other['id'][:-1]}Z/probe")
+    unknown = await keeping.http.post(f"/v1/commands/{other['id'][:4]}{'0' * 26}/probe")
     assert unknown.status_code == 404
 
 

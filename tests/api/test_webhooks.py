@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 
 from app.core.access.changes import Put
 from app.core.access.model import Role
-from homing_rig.receivers import Receiver, receiving
+from homing_rig.receivers import Receiver, fine, receiving
 from tests.api.rig import Rig, running
 from tests.api.test_access import OTHER, OWN, Site, guarded
 from tests.api.test_send import problem
@@ -247,6 +247,22 @@ class TestManaged:
             "deliveries": [],
             "cursor": None,
         }
+
+    async def test_a_node_tests_a_webhook_once_at_a_time(self, rig: Rig, receiver: Receiver) -> None:
+        answers = asyncio.Event()
+
+        async def slow(request: web.Request) -> web.Response:
+            await answers.wait()
+            return await fine(request)
+
+        receiver.answer = slow
+        hook = await create(rig, receiver, events=["command.failed"])
+        first = asyncio.create_task(ask(rig, "POST", f"/{hook['id']}/test"))
+        await receiver.wait(1)
+        problem(await ask(rig, "POST", f"/{hook['id']}/test"), 429, "limit-reached")
+        answers.set()
+        assert (await first).json()["delivered"] is True
+        assert (await ask(rig, "POST", f"/{hook['id']}/test")).json()["delivered"] is True
 
     async def test_an_ended_delivery_is_sent_again_under_its_id(self, rig: Rig, receiver: Receiver) -> None:
         hook = await create(rig, receiver)

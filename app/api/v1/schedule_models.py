@@ -12,7 +12,7 @@ from app.api.representation import instant
 from app.api.v1.command_models import Instant, said
 from app.core.durations import DURATION, format_duration
 from app.core.errors import InvalidInputError
-from app.core.events.instants import parse_position
+from app.core.events.instants import parse_instant
 from app.core.fleets.fields import read_length
 from app.core.identifiers import validate_device_id
 from app.core.schedules.schedule import (
@@ -148,7 +148,7 @@ def spec_of(body: ScheduleBody) -> ScheduleSpec:
         command=body.command,
         catch_up=micros(catch_up),
         jitter=micros(read_length("jitter", body.jitter, catch_up / 2, timedelta())),
-        until=None if body.until is None else parse_position("until", body.until, 0),
+        until=None if body.until is None else parse_instant("until", body.until),
         enabled=body.enabled,
         overlap=body.overlap,
     )

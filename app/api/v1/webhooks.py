@@ -230,7 +230,7 @@ async def rotate_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:
     summary="Send a test event to a webhook",
     response_model=models.WebhookTest,
     response_description="The result of the test.",
-    responses=problems_of(*_OF_ONE),
+    responses=problems_of(*_OF_ONE, BY_ERROR[errors.CapacityError]),
     openapi_extra=_MAY,
 )
 async def test_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:

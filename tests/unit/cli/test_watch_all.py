@@ -28,7 +28,7 @@ EVENTS = [("gap", GAP), ("bookmark", {"at": GAP["since"]}), ("progress", TOLD), 
 
 
 def test_what_happens_is_a_line_each(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, EVENTS)]
+    fake_node.answers = [(200, {}), (200, EVENTS)]
     filters = ("--device", "dock-*", "--state", "failed", "--state", "running", "--kind", "outcome")
     code, out, err = homing("watch", "-n", "4", *filters, "--url", fake_node.url)
     assert (code, err.splitlines()) == (
@@ -41,13 +41,13 @@ def test_what_happens_is_a_line_each(homing: Homing, fake_node: FakeNode) -> Non
         f'{begin} failed {{"code": 1, "message": "é"}}',
         f'{begin} late {{"state": "succeeded", "error": null}}',
     ]
-    ((_, target, headers, _),) = fake_node.asked
+    _, (_, target, headers, _) = fake_node.asked
     assert target == "/v1/commands/events?device=dock-%2A&state=failed%2Crunning&kind=outcome"
     assert headers["Accept"] == "text/event-stream"
 
 
 def test_for_programs_it_is_an_object_a_line(homing: Homing, fake_node: FakeNode) -> None:
-    fake_node.answers = [(200, EVENTS)]
+    fake_node.answers = [(200, {}), (200, EVENTS)]
     code, out, _ = homing("watch", "-n", "2", "--output", "ndjson", "--url", fake_node.url)
     assert code == 0
     assert [json.loads(line) for line in out.splitlines()] == [

@@ -62,7 +62,7 @@ async def test_a_tenant_is_told_nothing_of_a_device_that_is_anothers_by_now() ->
         return owners[device]
 
     store = MemoryStateStore(ManualClock())
-    await store.webhooks.put_endpoint(ENDED, None)
+    await store.webhooks.put_endpoint(replace(ENDED, tenant="north"), None)
     collector = await collector_of(store, tenant_of)
     command = registration(notify=(ENDED.id,))
     await store.register(command)
