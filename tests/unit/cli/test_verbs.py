@@ -333,7 +333,10 @@ def test_a_verb_of_a_distribution_that_is_not_installed_names_it(
 
 @pytest.mark.parametrize(
     ("verb", "said"),
-    [("abort", "cancel its held commands; with --cancel-open, also those in flight"), ("resume", "With --forgive, what has failed")],
+    [
+        ("abort", "cancel its held commands; with --cancel-open, also those in flight"),
+        ("resume", "With --forgive, what has failed"),
+    ],
 )
 def test_help_names_options_as_they_are_typed(homing: Homing, verb: str, said: str) -> None:
     assert said in " ".join(homing("fleet", verb, "--help")[1].split())
