@@ -40,7 +40,7 @@ SETTINGS: Final = {
 _WHOLE: Final = " AND ".join(f"{column.name} IS NOT NULL" for column in COLUMNS if column.required)
 """Also makes Spark read these columns, and so leave out files that have none or others of these names."""
 _SOUND: Final = f"NOT coalesce({' OR '.join(f'({check})' for check in LATENCY.further.values())}, false)"
-"""What the step `compact` has in quarantine for its values counts here as little."""
+"""Leaves out the records whose values would have `compact` put them into quarantine."""
 _TIMELY: Final = """\
 recorded_at <= least(_metadata.file_modification_time, current_timestamp()) + INTERVAL '{lateness}' SECONDS
   AND instr(_metadata.file_path, date_format(recorded_at, "'/date='yyyy-MM-dd'/hour='HH'/'")) > 0"""
