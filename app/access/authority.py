@@ -170,8 +170,7 @@ class Authority:
 
     def approver(self, caller: Caller | None) -> tuple[Caller, str]:
         """Find them in the rules of this moment."""
-        found = caller or Caller()
-        return lasting_caller(self._current(), found), self.who(found)[0] or ""
+        return self.lasting(caller) or Caller(), self.who(caller)[0] or ""
 
     async def renew(self) -> None:
         """Take the directory's latest version as what counts."""
@@ -264,7 +263,7 @@ class Authority:
         return self._current().tenancy.owner(device) or ""
 
     def has_tenant(self, tenant_id: str) -> bool:
-        """By the rules of this moment."""
+        """Look for it in the rules of this moment."""
         return tenant_id in self._current().tenancy.ids
 
     def tenants(self) -> int:

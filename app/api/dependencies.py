@@ -29,6 +29,7 @@ from app.core.errors import ForbiddenError, InvalidInputError, NoDirectoryError,
 from app.core.events.event import Entry
 from app.drafts import DraftTrials
 from app.events.plane import EventPlane, needed
+from app.fleets.administration import RunOwner
 from app.traffic import Traffic
 
 _Port = TypeVar("_Port")
@@ -108,9 +109,14 @@ class Asker:
         """Return them as they are kept beside an approval, and their name."""
         return self._access.approver(self.caller)
 
-    def lasting(self) -> Caller | None:
-        """Return them as they are kept beside what they ask for; None where nobody is asked."""
-        return self._access.lasting(self.caller)
+    def run_owner(self) -> RunOwner:
+        """Return them as a fleet run or a schedule that they make keeps them."""
+        identity = self.identity()
+        return RunOwner(
+            tenant="" if identity is None else identity.tenant,
+            principal="" if identity is None else identity.principal,
+            caller=self._access.lasting(self.caller),
+        )
 
     def name_of(self, caller: Caller | None) -> str | None:
         """Return the name of a principal, as far as it is known."""

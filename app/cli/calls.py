@@ -88,11 +88,16 @@ def connected(
         raise Stop(str(error), Exit.UNREACHABLE) from None
 
 
-@contextmanager
-def following(url: str | None, context: str | None, output: Form = Form.HUMAN) -> Iterator[Homing]:
-    """A client that waits for a node that is away; where none answers to begin with, that is said at once."""
+def find_node(url: str | None, context: str | None, output: Form = Form.HUMAN) -> None:
+    """Return where a node answers; Stop says at once that none does, where others would wait for it."""
     with connected(url, context, output) as homing:
         homing.alive()
+
+
+@contextmanager
+def following(url: str | None, context: str | None, output: Form = Form.HUMAN) -> Iterator[Homing]:
+    """A client that waits for a node that is away, once one was there."""
+    find_node(url, context, output)
     with connected(url, context, output, attempts=PATIENT) as homing:
         yield homing
 

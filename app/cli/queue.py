@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli import queue_documents as documents
-from app.cli.calls import PATIENT, AsJson, ContextName, Output, Url, connected, form
+from app.cli.calls import PATIENT, AsJson, ContextName, Output, Url, connected, find_node, form
 from app.cli.completion import members
 from app.cli.output import Form, Stop, complain, out
 from app.cli.queue_handlers import HandlerProcesses
@@ -151,8 +151,7 @@ def consume(
     Exit code: 0 after --count events, 2 wrong input, 6 no node there, 8 not allowed, 130 interrupted.
     """
     work = _Work(queue, handler, count, consumer, dead_on_failure=dead_on_failure)
-    with connected(url, context) as homing:
-        homing.alive()  # where no node answers to begin with, that is said at once; one that is away later comes back
+    find_node(url, context)
     workers = [threading.Thread(target=work.run, args=(url, context), daemon=True) for _ in range(parallel)]
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -100,11 +100,15 @@ class ScheduledWork:
 
         AccessError where the principal may not any more; else as `FleetAdministrator.create` and `CommandHolder`.
         """
+        await self._by_newest_rules(partial(self._begin, schedule, at))
+
+    async def _by_newest_rules(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it, and once more where rules refuse it that may be old (ADR 0254)."""
         try:
-            await self._begin(schedule, at)
+            await work()
         except AccessError:
             await self._ports.access.renew()
-            await self._begin(schedule, at)
+            await work()
 
     async def _begin(self, schedule: Schedule, at: int) -> None:
         owner = _owner(schedule, _caller(schedule))
@@ -142,11 +146,7 @@ class ScheduledWork:
         What was sent is left alone where that would stop its lane. Repeated, it changes nothing. AccessError where the
         principal may not.
         """
-        try:
-            await self._end_last(schedule)
-        except AccessError:
-            await self._ports.access.renew()
-            await self._end_last(schedule)
+        await self._by_newest_rules(partial(self._end_last, schedule))
 
     async def _end_last(self, schedule: Schedule) -> None:
         owner, begun = _owner(schedule, _caller(schedule)), schedule.last_begun

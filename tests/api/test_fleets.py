@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.api.dependencies import Asker
 from app.core.messages import ReceivedMessage
 from app.fleets.administration import RunOwner
 from app.runtime.system import SystemClock
@@ -383,7 +384,7 @@ async def test_a_node_that_asks_nobody_for_a_key_shows_runs_of_before_and_they_c
 ) -> None:
     """It drove those that were begun while nodes asked for keys, and said that there were none."""
     asked = RunOwner(tenant=None, principal="admin", caller=None)
-    monkeypatch.setattr("app.api.v1.fleets.RunOwner", lambda **_: asked)
+    monkeypatch.setattr(Asker, "run_owner", lambda _: asked)
     run = await begin(rig, ["dock-1"])
     monkeypatch.undo()
     assert [one["id"] for one in (await rig.http.get(RUNS)).json()["runs"]] == [run["id"]]

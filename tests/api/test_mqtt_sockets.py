@@ -22,6 +22,7 @@ CONNACK = b"\x20\x02\x00\x00"
 PING, PONG = b"\xc0\x00", b"\xd0\x00"
 SUBSCRIBE = b"\x82\x06\x00\x01\x00\x01w\x00"
 SUBACK = b"\x90\x03\x00\x01\x00"
+LONG = b"\x30\x83\x80\x08\x00\x01w" + b"x" * 131_072
 HEADERS = {"Sec-WebSocket-Protocol": "mqtt"}
 
 
@@ -176,7 +177,9 @@ async def test_a_will_is_published_for_who_is_lost_and_not_because_the_node_stop
     writer.close()
 
 
-async def test_who_never_reads_is_cut_and_nothing_piles_up(site: Site) -> None:
+@asynccontextmanager
+async def nobody_reads(site: Site) -> AsyncIterator[asyncio.StreamWriter]:
+    """A client that has stalled behind its WebSocket, and the connection of somebody who publishes for it."""
     loop, served = asyncio.get_running_loop(), site.served
     _, writer = await asyncio.open_connection("127.0.0.1", site.port)
     writer.write(CONNECT.replace(b"a", b"c"))
@@ -186,33 +189,29 @@ async def test_who_never_reads_is_cut_and_nothing_piles_up(site: Site) -> None:
         for packet in (CONNECT, SUBSCRIBE):
             await loop.sock_sendall(peer, bytes((0x82, 0x80 | len(packet))) + b"\0" * 4 + packet)
         while not served.limiter._stalled:
-            writer.write(b"\x30\x83\x80\x08\x00\x01w" + b"x" * 131_072)
+            writer.write(LONG)
             await turns(5)
+        yield writer
+    writer.close()
+
+
+async def test_who_never_reads_is_cut_and_nothing_piles_up(site: Site) -> None:
+    served = site.served
+    async with nobody_reads(site) as writer:
         (stalled,) = served.limiter._stalled
         for _ in range(40):  # what comes now waits for nobody
-            writer.write(b"\x30\x83\x80\x08\x00\x01w" + b"x" * 131_072)
+            writer.write(LONG)
             await turns(5)
         assert stalled.unread() < 512 * 1024
         served.after(30)
         await until(lambda: served.count() == 0)
-    writer.close()
     assert served.closed("slow_reader") == 1
 
 
 async def test_who_is_given_up_leaves_at_once_with_all_that_was_for_them(site: Site) -> None:
-    loop, served = asyncio.get_running_loop(), site.served
-    _, writer = await asyncio.open_connection("127.0.0.1", site.port)
-    writer.write(CONNECT.replace(b"a", b"c"))
-    with raw_socket(served.port, receive_buffer=4096) as peer:
-        await loop.sock_sendall(peer, opening(HEADERS, "/mqtt"))
-        assert (await loop.sock_recv(peer, 4096)).startswith(b"HTTP/1.1 101 ")
-        for packet in (CONNECT, SUBSCRIBE):
-            await loop.sock_sendall(peer, bytes((0x82, 0x80 | len(packet))) + b"\0" * 4 + packet)
-        while not served.limiter._stalled:
-            writer.write(b"\x30\x83\x80\x08\x00\x01w" + b"x" * 131_072)
-            await turns(5)
+    served = site.served
+    async with nobody_reads(site):
         (stream,) = served.rig.application.mqtt._open
         stream.give_up()
         await until(lambda: served.count() == 0)
-    writer.close()
     assert served.closed("slow_reader") == 0

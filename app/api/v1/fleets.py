@@ -34,7 +34,7 @@ from app.core.fleets.marks import MARK_OF_WORD
 from app.core.fleets.run import FleetRun
 from app.core.fleets.targets import MOST_TARGETS
 from app.core.identifiers import validate_idempotency_key
-from app.fleets.administration import RunOwner, TargetRow
+from app.fleets.administration import TargetRow
 from app.fleets.plan import KnownRun
 from app.fleets.plane import FleetPlane
 
@@ -102,14 +102,9 @@ class _Bridge:
     """Fleet runs, for one caller."""
 
     def __init__(self, plane: FleetPlane, asker: Asker, ports: NodePorts) -> None:
-        identity = asker.identity()
         self.plane = plane
         self.runs = plane.administration
-        self.owner = RunOwner(
-            tenant="" if identity is None else identity.tenant,
-            principal="" if identity is None else identity.principal,
-            caller=asker.lasting(),
-        )
+        self.owner = asker.run_owner()
         self._audit = ports.audit
         self.admit = ports.node.member.admit
 

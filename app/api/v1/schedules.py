@@ -23,7 +23,6 @@ from app.api.v1.schedule_models import schedule_json, spec_of
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.schedules.schedule import NAME, Schedule
-from app.fleets.administration import RunOwner
 from app.fleets.schedules import schedule_tag
 
 _AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
@@ -47,13 +46,8 @@ class _Agenda:
     """Schedules, for one caller."""
 
     def __init__(self, asker: Asker, ports: NodePorts) -> None:
-        identity = asker.identity()
         self.schedules = ports.fleets.schedules
-        self.owner = RunOwner(
-            tenant="" if identity is None else identity.tenant,
-            principal="" if identity is None else identity.principal,
-            caller=asker.lasting(),
-        )
+        self.owner = asker.run_owner()
         self._audit = ports.audit
 
     def check_audit(self) -> None:

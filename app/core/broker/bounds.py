@@ -68,4 +68,4 @@ class BrokerBounds:
     @property
     def unsent_bytes(self) -> int:
         """Bytes that the sockets of all connections have not taken, beyond which messages wait in their sessions."""
-        return max(self.waiting_bytes // 4, 4 * self.packet_bytes)
+        return self.unfinished_bytes

@@ -40,7 +40,7 @@ class HandoutTurns:
     @property
     def steps(self) -> int:
         """The steps of one go at this moment."""
-        return max(min(AT_LEAST, AT_ONCE), AT_ONCE - self.owed)
+        return max(AT_LEAST, AT_ONCE - self.owed)
 
     def wait_after(self, taken: int) -> float:
         """Take note of the steps of a go; the seconds after which the next one is due."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from app.core.clock import Clock
-from app.core.errors import StoreUnavailableError, UnavailableError
+from app.core.errors import UnavailableError
 from app.core.events.event import Position, Shard
 from app.core.queues import keys
 from app.core.queues.hints import CHANGED_DECLARATIONS, QueueHint, hint_text, hints_of, read_hints
@@ -50,7 +50,7 @@ from app.store.redis.driver.scripts import (
     QUEUE_SETTLE,
     QUEUE_TAKE,
 )
-from app.store.redis.events.calls import EventCalls, parsing
+from app.store.redis.events.calls import EventCalls, parsing, unreadable
 
 _STATE: Final = (
     *(
@@ -316,7 +316,7 @@ def _numbers(source: QueueSource, fields: Sequence[bytes | None]) -> Sequence[in
     try:
         return [int(one or 0) for one in fields]
     except ValueError as error:
-        raise StoreUnavailableError(f"a queue in Redis cannot be read: {keys.window(source)[0]}: {error}") from None
+        raise unreadable(keys.window(source)[0], error) from None
 
 
 def _consumers(source: QueueSource, found: Sequence[bytes]) -> tuple[tuple[str, Position], ...]:

@@ -111,16 +111,15 @@ class RedisSessions:
             await self._settle()
         self._sent += 1
         parts = list(parts_of(rows)) or [rows]
-        if len(parts) > 1:
-            for place, part in enumerate(parts):
-                await self._keep_ahead("put", place, part)
-            await self._keep_ahead("count", len(parts))
-            self._acknowledged, self._counting = self._sent, parts
-            await self._settle()
+        if len(parts) == 1:
+            await self._write(parts[0])
+            self._acknowledged = self._sent
             return
-        for part in parts:
-            await self._write(part)
-        self._acknowledged = self._sent
+        for place, part in enumerate(parts):
+            await self._keep_ahead("put", place, part)
+        await self._keep_ahead("count", len(parts))
+        self._acknowledged, self._counting = self._sent, parts
+        await self._settle()
 
     async def _settle(self) -> None:
         """Make rows of what counts, and forget the parts."""

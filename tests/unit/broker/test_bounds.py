@@ -171,6 +171,7 @@ async def test_what_comes_behind_a_subscribe_is_read_when_its_messages_are_given
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(handouts, "AT_ONCE", 1)
+    monkeypatch.setattr(handouts, "AT_LEAST", 1)
     monkeypatch.setattr(handouts, "A_SECOND", 1_000_000)
     stream = await subscribed(BrokerBench(connect_bytes=1_000), Pingreq())
     stream.feed(encode(Publish("t/x", b"x" * 2_000, 0), V5) + encode(Disconnect(), V5))  # which stops its reading
@@ -185,6 +186,7 @@ async def test_what_comes_behind_a_subscribe_is_read_when_its_messages_are_given
 
 async def test_whoever_waits_for_retained_messages_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handouts, "AT_ONCE", 1)
+    monkeypatch.setattr(handouts, "AT_LEAST", 1)
     monkeypatch.setattr(handouts, "A_SECOND", 0.001)
     bench = BrokerBench()
     stream = await subscribed(bench, Pingreq())
@@ -227,6 +229,7 @@ async def test_halves_of_packets_are_bounded_together() -> None:
 async def test_what_comes_too_early_is_bounded_with_the_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes of a client that has not got the messages that it asked for wait here."""
     monkeypatch.setattr(handouts, "AT_ONCE", 1)
+    monkeypatch.setattr(handouts, "AT_LEAST", 1)
     monkeypatch.setattr(handouts, "A_SECOND", 0.001)
     bench = BrokerBench(packet_bytes=1_000, connect_bytes=1_000, waiting_bytes=0)  # which leaves room for 4,000 bytes
     streams = []

@@ -76,7 +76,7 @@ class EventCalls:
             replies = await self._redis.call_many(commands, self._budget)
         for command, reply in zip(commands, replies, strict=True):
             if isinstance(reply, ResponseError):
-                raise StoreUnavailableError(f"the event log in Redis cannot be read: {command[1]!s}: {reply}")
+                raise unreadable(str(command[1]), reply)
         return replies
 
     def server_of(self, key: str) -> str:
@@ -104,4 +104,9 @@ def parsing(key: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, struct.error, DamagedEventsError) as error:
-        raise StoreUnavailableError(f"the event log in Redis cannot be read: {key}: {error}") from None
+        raise unreadable(key, error) from None
+
+
+def unreadable(key: str, error: Exception) -> StoreUnavailableError:
+    """The error where a key is not as we write it."""
+    return StoreUnavailableError(f"the event log in Redis cannot be read: {key}: {error}")

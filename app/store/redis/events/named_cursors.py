@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from app.core.errors import StoreUnavailableError
 from app.core.events import keys
 from app.core.events.named_cursors import KEPT, MOST_OF_OWNER, no_room
 from app.store.redis.driver.lane import Argument
 from app.store.redis.driver.scripts import COMMIT_CURSOR
-from app.store.redis.events.calls import EventCalls
+from app.store.redis.events.calls import EventCalls, parsing
 
 _KEPT_MS: Final = KEPT // timedelta(milliseconds=1)
 
@@ -24,12 +23,8 @@ class RedisCursors:
 
     async def read(self, owner: str) -> Mapping[str, bytes]:
         found: list[Any] = await self._calls.call("HGETALL", keys.cursors(owner))
-        try:
+        with parsing(keys.cursors(owner)):
             return {name.decode(): document for name, document in zip(found[::2], found[1::2], strict=True)}
-        except UnicodeDecodeError as error:
-            raise StoreUnavailableError(
-                f"the event log in Redis cannot be read: {keys.cursors(owner)}: {error}"
-            ) from None
 
     async def swap(self, owner: str, name: str, before: bytes | None, after: bytes | None) -> bool:
         arguments: list[Argument] = [name, before or b"", after or b"", MOST_OF_OWNER, _KEPT_MS]

@@ -104,6 +104,7 @@ def test_messages_that_a_client_may_not_have_take_turns_as_well() -> None:
 
 def test_the_successor_of_a_message_is_the_last_that_a_client_hears(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handouts, "AT_ONCE", handouts.MESSAGE_STEPS)
+    monkeypatch.setattr(handouts, "AT_LEAST", handouts.MESSAGE_STEPS)
     bench = patient(4)
     client, publisher = bench.connected("client"), bench.connected("other")
     heard = client.say(Subscribe(1, (FilterOptions("t/+", 0),)))
@@ -117,6 +118,7 @@ def test_the_successor_of_a_message_is_the_last_that_a_client_hears(monkeypatch:
 
 def test_whoever_has_gone_is_given_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handouts, "AT_ONCE", handouts.MESSAGE_STEPS)
+    monkeypatch.setattr(handouts, "AT_LEAST", handouts.MESSAGE_STEPS)
     bench = patient(4)
     client = bench.connected("client")
     client.say(Subscribe(1, (FilterOptions("t/+", 0),)))
@@ -130,6 +132,7 @@ def test_whoever_has_gone_is_given_nothing_more(monkeypatch: pytest.MonkeyPatch)
 def test_what_is_asked_for_meanwhile_comes_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller who hands packets over without waiting loses nothing."""
     monkeypatch.setattr(handouts, "AT_ONCE", handouts.MESSAGE_STEPS)
+    monkeypatch.setattr(handouts, "AT_LEAST", handouts.MESSAGE_STEPS)
     bench = patient(3)
     client = bench.connected("client")
     heard = client.say(Subscribe(1, (FilterOptions("t/+", 0),)))
